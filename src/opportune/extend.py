@@ -1,4 +1,4 @@
-"""What authors of revealers, recommenders and worlds import (docs/extending.md): everything their own files need."""
+"""The imports for authors of revealers, recommenders and worlds (docs/extending.md)."""
 
 from opportune import checks
 from opportune.algorithm.budget import budget_left, raise_price, spent_so_far

@@ -236,7 +236,7 @@ def test_a_bundle_carries_the_drawn_actions() -> None:
         (lambda: op.LinUCB(floor=0.6), "floor is 0.6; expected a finite number > 0 and <= 0.5"),
         (lambda: op.Thompson(points=7), "points is 7; expected an even number, as they come in pairs"),
         (lambda: op.Thompson(points=0), "points is 0; expected a whole number from 2 to 4096"),
-        (lambda: op.Thompson(floor=0.1), "Thompson has a floor, but draws its own actions; expected points=64"),
+        (lambda: op.Thompson(floor=0.1), "Thompson has a floor but no known probabilities; expected points=64"),
     ],
 )
 def test_wrong_settings(make: Any, message: str) -> None:
@@ -248,5 +248,5 @@ def test_wrong_settings(make: Any, message: str) -> None:
 
 def test_a_floor_beyond_what_the_actions_allow() -> None:
     """With four actions none can have more than a quarter for certain."""
-    with pytest.raises(op.InputError, match=r"^floor is 0\.3; expected at most 0\.25, as there are 4 actions$"):
+    with pytest.raises(op.InputError, match=r"^floor is 0\.3; expected at most 0\.25, since there are 4 actions$"):
         run({}, op.Policy(recommender=op.LinUCB(floor=0.3), budget=op.Budget(6)))

@@ -234,7 +234,7 @@ def test_what_is_right_stays_accepted(call: Callable[[], Any]) -> None:
         (lambda: op.distributions.Choice({"a": 0.5, "b": 0.4}), "probabilities of Choice sums to 0.9"),
         (lambda: op.distributions.Choice({None: 1.0}), "has None among its levels"),
         (lambda: op.distributions.Resampled({"x": [1, None]}), "a value of column 'x' is None"),
-        (lambda: op.distributions.Resampled({"x": [1], "y": [1, 2]}), "expected as many in each"),
+        (lambda: op.distributions.Resampled({"x": [1], "y": [1, 2]}), "expected the same number in each"),
         (lambda: op.distributions.Truncated(op.distributions.Normal(0, 1), 50, 51), "has hardly any mass"),
         (lambda: brushing_problem("robas2", means=np.zeros((2, 4))), "means were given, but blind is 'unknown'"),
         (lambda: brushing_problem("robas2", blind="known"), "blind is 'known' without means"),

@@ -211,7 +211,7 @@ def test_a_problem_keeps_its_history_variables() -> None:
     assert made.histories["dose"] == History(of="nudges", summary="sum", decisions=6, low=0.0, high=6.0, initial=0.0)
     assert made.histories["silence"].initial == 3.0
     assert made.histories["recent"].initial == 1.0
-    with pytest.raises(InputError, match="depend on what is decided"):
+    with pytest.raises(InputError, match="depend on decisions"):
         expected_features(made, {"steps": Uniform(0.0, 2.0)})
 
 

@@ -251,7 +251,7 @@ TAKEN = {"sleep": Number(0, 14)}
         (lambda: ANY.Resampled([1]), "columns of Resampled is list; expected {variable: values}"),
         (
             lambda: ANY.Resampled({"a": [1], "b": [1, 2]}),
-            "columns of Resampled have {'a': 1, 'b': 2} rows; expected as many in each",
+            "columns of Resampled have {'a': 1, 'b': 2} rows; expected the same number in each",
         ),
         (lambda: ANY.Resampled({"a": []}), "columns of Resampled have 0 rows; expected 1 to 1000000"),
         (lambda: numbers_of(ANY.Choice({"a": 1.0})), "a value of Choice is 'a'; expected a finite number"),

@@ -92,7 +92,7 @@ def test_policies_run_in_it(tmp_path: Path) -> None:
         (lambda log: log.assign(place=log.place.where(log.index != 3)), "row 4: place is nan"),
         (lambda log: log.assign(reward=log.reward.where(log.index != 6)), "reward of row 7 is nan"),
         (lambda log: {**log.to_dict("list"), "stress": [[1]] * len(log)}, r"row 1: stress is \[1\]; expected one of"),
-        (lambda log: log.iloc[:0], "rows; expected as many in each, and at least one"),
+        (lambda log: log.iloc[:0], "rows; expected the same number in each, and at least one"),
         (lambda log: "log.csv", "rows is 'log.csv'; expected"),
     ],
 )  # fmt: skip

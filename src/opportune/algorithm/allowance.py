@@ -1,9 +1,9 @@
-"""Where a nudge is allowed, and how many of the decision points to come will allow one.
+"""Where a nudge is allowed, and how many future decision points will allow one.
 
-The calendar is the world's (`Slot`); run-in and caps are the policy's (`opportune.Limits`). Where a nudge is not
-allowed the rule is not asked and nothing is charged; otherwise the step goes on as any other. Rules that look ahead
-count the allowed points to come: by the calendar where it is known, by the share seen so far for the rest. With
-everything open these are all decisions to come.
+The calendar belongs to the world (`Slot`); run-in and caps belong to the policy (`opportune.Limits`). Where no nudge is
+allowed, the rule is not consulted and nothing is charged; the rest of the step is unchanged. Rules that look ahead
+count the future allowed points: from the calendar as far as it is known, beyond that from the share so far. If every
+point is open, these are all future decisions.
 """
 
 from typing import NamedTuple
@@ -13,28 +13,26 @@ from opportune.algorithm.reasons import BUDGET, CAP, ELIGIBLE, RUN_IN
 from opportune.engine.compiled import inner_function, step_function
 from opportune.engine.declared import STAFF_DAYS
 
-WEEK = 168.0  # hours: any seven days
-UNFORESEEN = -1  # how many open points are to come
+WEEK = 168.0  # hours; any seven days
+UNFORESEEN = -1  # the number of future open points is unknown
 
 
 class Slot(NamedTuple):
-    """Where a decision point lies in the calendar, as the world outside knows it."""
+    """The place of a decision point in the calendar, as the caller knows it."""
 
     closed: int  # why no nudge may be made here (algorithm.reasons); 0: open
     hours: float  # since the study's epoch
-    day: int  # staff's, by number
-    open_left: (
-        int  # the participant's open points to come, this one included and those of the run-in not; or UNFORESEEN
-    )
+    day: int  # the number of the staff's day
+    open_left: int  # the participant's future open points, including this one but not the run-in; or UNFORESEEN
 
 
 ANYTIME = Slot(ELIGIBLE, 0.0, 0, UNFORESEEN)
-"""A decision point of which the calendar says nothing."""
+"""A decision point without calendar information."""
 
 
 @inner_function
 def refusal(p, moment, slot):  # type: ignore[no-untyped-def]
-    """Why no nudge is allowed here, by the calendar and the policy's limits; ELIGIBLE where one is."""
+    """Why calendar or limits forbid a nudge here; ELIGIBLE if they allow one."""
     if slot.closed != ELIGIBLE:
         return slot.closed
     if p.sizes.limited == 0:
@@ -44,7 +42,7 @@ def refusal(p, moment, slot):  # type: ignore[no-untyped-def]
 
 @step_function
 def refusal_by_limits(p, step, slot):  # type: ignore[no-untyped-def]
-    """Why the policy's limits allow no nudge here."""
+    """Why the policy's limits forbid a nudge here; ELIGIBLE if they allow one."""
     rule, contacts, remembered = p.rule, p.contacts, p.sizes.remembered
     if step <= rule.run_in[0]:
         return RUN_IN
@@ -63,7 +61,7 @@ def refusal_by_limits(p, step, slot):  # type: ignore[no-untyped-def]
 
 @step_function
 def remember_nudge(p, slot):  # type: ignore[no-untyped-def]
-    """A nudge is made here: what the limits go by from now on, whether it will be answered or not."""
+    """Record a nudge for the limits, whether or not it will be answered."""
     contacts, staff, remembered = p.contacts, p.staff, p.sizes.remembered
     if remembered > 0:
         contacts.made_at[int(contacts.made[0]) % remembered] = slot.hours
@@ -77,9 +75,9 @@ def remember_nudge(p, slot):  # type: ignore[no-untyped-def]
 
 @inner_function
 def toss(p, slot, probability, coin):  # type: ignore[no-untyped-def]
-    """Whether the coin says to nudge; a nudge counts whether it will be answered or not.
+    """Whether the coin decides for a nudge; a nudge counts whether or not it will be answered.
 
-    Where nudges are charged once they are made, that replaces the probability, which `propose` charged.
+    If the budget is charged for nudges made, this replaces the probability that `propose` charged.
     """
     nudged = coin < probability
     if nudged:
@@ -93,13 +91,13 @@ def toss(p, slot, probability, coin):  # type: ignore[no-untyped-def]
 
 @inner_function
 def decline(p, reason):  # type: ignore[no-untyped-def]
-    """For a revealer that is asked: there can be no nudge here, for this reason of its own."""
+    """Called by a revealer: no nudge is possible here, for this reason of its own."""
     p.scratch.declined[0] = reason
 
 
 @inner_function
 def excuse(p):  # type: ignore[no-untyped-def]
-    """Why the rule, which was asked, could not have nudged: its own reason, or an empty budget; else ELIGIBLE."""
+    """Why the consulted rule could not have nudged: its own reason, or an empty budget; else ELIGIBLE."""
     if p.scratch.declined[0] != 0.0:
         return int(p.scratch.declined[0])
     return BUDGET if budget_left(p) <= LEAST_LEFT else ELIGIBLE
@@ -107,7 +105,7 @@ def excuse(p):  # type: ignore[no-untyped-def]
 
 @inner_function
 def foresee(p, moment, slot):  # type: ignore[no-untyped-def]
-    """Take note of what the calendar says of the participant's points to come, this one included."""
+    """Record the calendar's information on the participant's future points, including this one."""
     budget, contacts = p.budget, p.contacts
     known = p.constants.horizon[0] - moment.step + 1.0 if slot.open_left >= 0 else 0.0
     ahead = float(max(slot.open_left, 0))
@@ -119,7 +117,7 @@ def foresee(p, moment, slot):  # type: ignore[no-untyped-def]
 
 @inner_function
 def count_point(p, moment, slot, reason):  # type: ignore[no-untyped-def]
-    """A decision point is over: `reason` is what `refusal` said of it."""
+    """Count a finished decision point; `reason` is the result of `refusal`."""
     budget, contacts = p.budget, p.contacts
     is_open = 1.0 if slot.closed == ELIGIBLE and moment.step > p.rule.run_in[0] else 0.0
     budget.points[0] += 1.0
@@ -135,15 +133,15 @@ def count_point(p, moment, slot, reason):  # type: ignore[no-untyped-def]
 
 @inner_function
 def left_to_come(p):  # type: ignore[no-untyped-def]
-    """The decisions to come of all who share the budget, this one included."""
+    """The future decisions of all who share the budget, including this one."""
     return p.rule.decisions[0] - p.budget.points[0] - p.budget.foregone[0]
 
 
 @inner_function
 def allowed_to_come(p):  # type: ignore[no-untyped-def]
-    """Those of the decisions to come at which a nudge will be allowed, this one included.
+    """The future decisions at which a nudge will be allowed, including this one.
 
-    The points of the run-in, which all who share the budget have, say nothing of the others.
+    Points of the run-in, which all who share the budget have, are not used to predict the others.
     """
     budget = p.budget
     run_in = p.rule.run_in[0] * p.rule.sharers[0]
@@ -158,7 +156,7 @@ def allowed_to_come(p):  # type: ignore[no-untyped-def]
 
 @inner_function
 def allowed_in_all(p):  # type: ignore[no-untyped-def]
-    """The decisions that the budget is for, without those at which no nudge was or will be allowed."""
+    """The decisions that the budget is for, except those at which no nudge was or will be allowed."""
     budget = p.budget
     refused = budget.points[0] - (budget.open[0] - budget.capped[0])
     return p.rule.decisions[0] - refused - (left_to_come(p) - allowed_to_come(p))

@@ -1,15 +1,15 @@
-"""The budget: what is left of it, and how its price moves (docs/paper.md, Algorithm 1)."""
+"""The budget: how much remains, and how its price moves (docs/paper.md, Algorithm 1)."""
 
 import math
 
 from opportune.engine.compiled import dual_function, inner_function
 
-LEAST_LEFT = 1e-9  # a budget with no more than this left is spent: sums of probabilities are rounded
+LEAST_LEFT = 1e-9  # a remainder up to this counts as nothing, since sums of probabilities are rounded
 
 
 @dual_function
 def growth(budget):  # type: ignore[no-untyped-def]
-    """The constant c = (1 + 1/B)^B, which tends to e; by logarithms, which keeps its digits for large B."""
+    """The constant c = (1 + 1/B)^B, which tends to e; computed by logarithms, which stay precise for large B."""
     return math.exp(budget * math.log1p(1.0 / budget))
 
 
@@ -21,7 +21,7 @@ def next_price(price, probability, budget, c):  # type: ignore[no-untyped-def]
 
 @inner_function
 def spent_so_far(p):  # type: ignore[no-untyped-def]
-    """What counts as spent: all of a hard budget once as many nudges have happened."""
+    """The amount that counts as spent: all of a hard budget once that many nudges have happened."""
     amount = p.rule.amount[0]
     if p.rule.hard[0] > 0.0 and p.budget.nudges[0] >= amount:
         return amount
@@ -30,7 +30,7 @@ def spent_so_far(p):  # type: ignore[no-untyped-def]
 
 @inner_function
 def budget_left(p):  # type: ignore[no-untyped-def]
-    """What is left of the budget."""
+    """The rest of the budget."""
     return p.rule.amount[0] - spent_so_far(p)
 
 

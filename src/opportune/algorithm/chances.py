@@ -1,14 +1,15 @@
-"""Actions by chance: with which probability each is taken, and which of them the step's draw falls on.
+"""Randomised actions: the probability of each, and the action that the step's draw selects.
 
-A recommender says which action it intends and, if it mixes several, how probable each is. The core lifts what is less
-probable than the floor eps to it, over the allowed actions, at the cost of what lies above:
+A recommender reports the action it intends and, if it mixes several, the probability of each. Probabilities of allowed
+actions below the floor eps are raised to it, at the cost of those above:
 
     p(a) = eps                                          where p(a) < eps
     p(a) = eps + (p(a) - eps) (1 - need / spare)        elsewhere,
     need = sum (eps - p)+,   spare = sum (p - eps)+,
 
-and takes the inverse cumulative at u = draw(seed, stream, step, TREATMENT): one draw per step, blind and informed
-alike. All of that is left in `scratch.chance`: p(a) of every action, then u, then the action intended.
+and the action is the inverse cumulative probability at u = draw(seed, stream, step, TREATMENT): one draw per step, for
+blind and informed actions. The results are left in `scratch.chance`: p(a) of every action, then u, then the intended
+action.
 """
 
 import math
@@ -22,13 +23,13 @@ from opportune.engine.hooks import act_blind, act_informed
 
 @inner_function
 def fixed_now(p, moment):  # type: ignore[no-untyped-def]
-    """Whether the action is that of a run-in without draws."""
+    """Whether this is a run-in step with a fixed action."""
     return moment.step <= p.rule.run_in[0] and p.rule.run_in_equal[0] == 0.0
 
 
 @inner_function
 def stand(p, moment, draws):  # type: ignore[no-untyped-def]
-    """(intended, taken) without a reveal: by what was frozen, and the public part of the context."""
+    """(intended, taken) without a reveal: based on the snapshot, and the public part of the context."""
     if fixed_now(p, moment):
         intended = int(p.rule.run_in_action[0])
     else:
@@ -41,7 +42,7 @@ def stand(p, moment, draws):  # type: ignore[no-untyped-def]
 
 @inner_function
 def advise(p, moment, draws):  # type: ignore[no-untyped-def]
-    """The action at a reveal: by the full context, or its sensed part where reported values are missing."""
+    """The action at a reveal: based on the full context, or its sensed part if reported values are missing."""
     if fixed_now(p, moment):
         intended = int(p.rule.run_in_action[0])
     else:
@@ -54,9 +55,9 @@ def advise(p, moment, draws):  # type: ignore[no-untyped-def]
 
 @step_function
 def by_chance(p, moment, draws, intended, masks, place):  # type: ignore[no-untyped-def]
-    """(intended, taken): the action that the step's draw falls on, among those that the mask at masks[place] allows.
+    """(intended, taken): the action that the step's draw selects, among those that the mask at masks[place] allows.
 
-    Where all allowed actions are equally probable, the one taken counts as intended.
+    If all allowed actions are equally probable, the one taken counts as intended.
     """
     n, rule, chance = p.sizes, p.rule, p.scratch.chance
     kind, floor = int(rule.chances[0]), rule.floor[0]
@@ -86,7 +87,7 @@ def by_chance(p, moment, draws, intended, masks, place):  # type: ignore[no-unty
 
 @step_function
 def write_equal(n, chance, masks, place):  # type: ignore[no-untyped-def]
-    """Every allowed action is equally probable."""
+    """Give every allowed action the same probability."""
     allowed = n.actions
     if n.masked > 0:
         for a in range(n.actions):
@@ -97,7 +98,7 @@ def write_equal(n, chance, masks, place):  # type: ignore[no-untyped-def]
 
 @step_function
 def lift(n, chance, masks, place, floor):  # type: ignore[no-untyped-def]
-    """Lift the probabilities of allowed actions to the floor, at the cost of those above it."""
+    """Raise the probabilities of allowed actions to the floor, at the cost of those above it."""
     need, spare = 0.0, 0.0
     for a in range(n.actions):
         if n.masked == 0 or masks[place + a] == 0.0:

@@ -1,7 +1,7 @@
 """Features at the moment of decision: a formula as a small program that compiled code runs.
 
 A feature is a product of atoms. An atom is a postfix program over the moment's values: the variables of the context
-and, in the slot after them, the action. Variables with levels hold the number of their level, counted from 0.
+and, in the last slot, the action. Variables with levels contain the number of their level, counted from 0.
 
     code[2 * i], code[2 * i + 1]    operation i and its argument; tables of numbers may follow the last operation
     atom_end[n]                     the operation after the last one of atom n
@@ -12,7 +12,7 @@ import math
 
 from opportune.engine.compiled import dual_function, step_function
 
-# Operations that put a value on the stack: a number, or one of the moment's values.
+# Operations that push a value on the stack: a number, or one of the moment's values.
 NUMBER = 0
 VALUE = 1
 # Operations on the topmost value v, with argument c.
@@ -34,7 +34,7 @@ DIVIDE = 14
 
 @step_function
 def power(base, exponent):  # type: ignore[no-untyped-def]
-    """base^exponent; whole exponents, at most 8 of them, by multiplication: the same on every device."""
+    """base^exponent; whole exponents up to 8 by multiplication, for the same result on every device."""
     whole = int(exponent)
     if whole != exponent:
         return math.pow(base, exponent)
@@ -48,7 +48,7 @@ def power(base, exponent):  # type: ignore[no-untyped-def]
 
 @step_function
 def unary(operation, argument, v, code):  # type: ignore[no-untyped-def]  # noqa: PLR0911  (one per operation)
-    """What an operation makes of the topmost value."""
+    """The result of an operation on the topmost value."""
     if operation == EQUALS:
         return 1.0 if v == argument else 0.0
     if operation == TABLE:
@@ -70,14 +70,14 @@ def unary(operation, argument, v, code):  # type: ignore[no-untyped-def]  # noqa
 
 @step_function
 def binary(operation, left, right):  # type: ignore[no-untyped-def]
-    """What an operation makes of the two topmost values."""
+    """The result of an operation on the two topmost values."""
     if operation == ADD:
         return left + right
     if operation == SUBTRACT:
         return left - right
     if operation == MULTIPLY:
         return left * right
-    return left / right if right != 0.0 else math.inf  # bounds are checked beforehand; nothing here may raise
+    return left / right if right != 0.0 else math.inf  # formulas are checked beforehand; nothing here may raise
 
 
 @step_function
@@ -110,17 +110,17 @@ def write_features(code, atom_end, factors, shared, atoms, width, d, actions, va
 
     Args:
         code: the operations of all atoms.
-        atom_end: where each atom ends.
+        atom_end: the end of each atom.
         factors: the atoms of each feature.
-        shared: how many atoms, the first ones, do not depend on the action.
-        atoms: how many there are altogether.
-        width: the most atoms that a feature has.
-        d: how many features there are.
-        actions: how many actions there are.
+        shared: the number of atoms, all at the front, that do not depend on the action.
+        atoms: the total number of atoms.
+        width: the most atoms in any feature.
+        d: the number of features.
+        actions: the number of actions.
         values: the moment's values; the action's is written here.
-        action_variable: the action's place in it.
-        atom_values: room for the atoms' values and, behind them, the stack.
-        x: room for the features.
+        action_variable: the action's index in `values`.
+        atom_values: space for the atoms' values, followed by the stack.
+        x: space for the features.
 
     """
     write_atoms(code, atom_end, 0, shared, values, atoms, atom_values)

@@ -1,29 +1,29 @@
-"""Variables of a participant's own history: computed from what is on record when the decision is made.
+"""Variables of a participant's own history, computed from the record at the time of the decision.
 
-`p.past` keeps the latest decision points, a ring by step. `write_history` writes the history variables among a moment's
-values, before features are written; `record_decision` and `record_reward` keep what happened. A reward counts from when
-it arrives, a corrected one as corrected.
+`p.past` contains the latest decision points in a ring indexed by step. `write_history` writes the history variables
+into a moment's values, before features are computed; `record_decision` and `record_reward` store events. A reward
+counts from its arrival, with any correction.
 """
 
 from opportune.engine.compiled import inner_function, step_function
 
-# What a history variable is of.
+# The events that a history variable summarises.
 REWARD = 0
 NUDGES = 1
 ANSWERED = 2  # nudges that were answered
 OPENED = 3  # openings unasked
 CONTACT = 4  # either of the two
 
-# How it sums that up.
+# The kinds of summary.
 MEAN = 0
 SUM = 1
 DAYS_SINCE = 2
 
-# What describes a history variable in `constants.history`, a row each.
-VARIABLE = 0  # its place among the moment's values
+# The description of a history variable in `constants.history`, one row each.
+VARIABLE = 0  # its index among the moment's values
 OF = 1
 SUMMARY = 2
-DECISIONS = 3  # how far back it looks
+DECISIONS = 3  # the number of decision points that it looks back
 DISCOUNT = 4
 LOW = 5
 HIGH = 6
@@ -34,7 +34,7 @@ FIELDS = 9
 
 @step_function
 def write_history(n, constants, past, values, step):  # type: ignore[no-untyped-def]
-    """The history variables at a decision point that is not settled yet."""
+    """Write the history variables of a decision point that is not settled yet."""
     for h in range(n.histories):
         row = h * FIELDS
         given = constants.history
@@ -51,7 +51,7 @@ def write_history(n, constants, past, values, step):  # type: ignore[no-untyped-
 
 @inner_function
 def summed_up(n, past, of, averaged, decisions, discount, step, initial):  # type: ignore[no-untyped-def]
-    """The sum or mean over the decision points before, the latest first; `initial` if nothing is on record there."""
+    """The sum or mean over earlier decision points, the latest first; `initial` if nothing is on record."""
     total, weights, weight = 0.0, 0.0, 1.0
     for earlier in range(step - 1, max(0, step - 1 - decisions), -1):
         place = earlier % n.past
@@ -66,7 +66,7 @@ def summed_up(n, past, of, averaged, decisions, discount, step, initial):  # typ
 
 @inner_function
 def event(past, of, place):  # type: ignore[no-untyped-def]
-    """What is on record of a decision point."""
+    """The recorded value of an event at a decision point."""
     if of == REWARD:
         return past.reward[place]
     if of == NUDGES:
@@ -80,7 +80,7 @@ def event(past, of, place):  # type: ignore[no-untyped-def]
 
 @step_function
 def record_decision(n, past, step, nudged, revealed):  # type: ignore[no-untyped-def]
-    """A decision point is settled, or was missing; its reward is not there yet."""
+    """Record a settled or missing decision point; its reward has not arrived yet."""
     place = step % n.past
     past.step[place] = step
     past.reward[place] = 0.0
@@ -97,7 +97,7 @@ def record_decision(n, past, step, nudged, revealed):  # type: ignore[no-untyped
 
 @step_function
 def record_reward(n, past, step, reward):  # type: ignore[no-untyped-def]
-    """The reward of a step arrives, or turns out to be another."""
+    """Record the arrival or correction of a step's reward."""
     place = step % n.past
     if past.step[place] == step:
         past.reward[place] = reward

@@ -1,17 +1,17 @@
-"""Forbidden actions: which ones may not be recommended in a moment, and by whose knowledge of it.
+"""Forbidden actions: which ones may not be recommended at a moment, given what an agent knows of it.
 
 A mask is a row of numbers, one per action: 1 where the action is forbidden, 0 where it is allowed. A moment has three
-of them: for who sees all of it, for who sees its public and sensed part, and for who sees the public part alone. Where
-a condition depends on what is not seen, the problem says whether the action is forbidden then.
+masks: for an agent who sees all of it, its public and sensed part, or only the public part. If a condition depends on
+unseen variables, the problem defines whether the action is forbidden.
 
-Contexts finite: `constants.forbidden` has a row for each context, each public stratum and each sensed part. Otherwise
-conditions are programs in postfix, evaluated at the moment's values, and the rows stand in `scratch.forbidden`: first
-those of the moment (`write_masks`), then those of another one that is looked at.
+With finite contexts, `constants.forbidden` contains a row for each context, public stratum and sensed part. Otherwise
+conditions are postfix programs, evaluated on the moment's values, and the rows are in `scratch.forbidden`: first those
+of the moment (`write_masks`), then those of another moment under consideration.
 
     condition[3 * i], ... [3 * i + 2]   operation i and its two arguments; tables of levels may follow the last one
     condition_end[a]                    the operation after the last one of action a; an empty one forbids nothing
 
-Truth is 1, falsehood 0, and what is not known 1/2: so `and` is the lesser, `or` the larger of two numbers.
+True is 1, false is 0 and unknown is 1/2, so `and` is the smaller and `or` the larger of two numbers.
 """
 
 import math
@@ -19,11 +19,11 @@ import math
 from opportune.engine.compiled import inner_function, step_function
 from opportune.engine.declared import PUBLIC_PART, SENSED_PART, VIEWS, WHOLE
 
-# Operations on two truths, or one.
+# Operations on two truth values, or one.
 BOTH = 0
 EITHER = 1
-NEITHER = 2  # of one: not
-# Comparisons of variable `first` with a number, or a look at the table of its levels that begins at `second`.
+NEITHER = 2  # not: of one truth value
+# Comparisons of variable `first` with a number, or with the table of its levels that begins at `second`.
 BELOW = 3
 AT_MOST = 4
 ABOVE = 5
@@ -37,7 +37,7 @@ UNKNOWN = 0.5
 
 @step_function
 def forbid(n, ucb, masks, place):  # type: ignore[no-untyped-def]
-    """A forbidden action scores less than any other, so that every maximum is over those that are allowed."""
+    """Give forbidden actions the lowest score, so that every maximum is over allowed ones."""
     for a in range(n.actions):
         if masks[place + a] > 0.0:
             ucb[a] = -math.inf
@@ -45,7 +45,7 @@ def forbid(n, ucb, masks, place):  # type: ignore[no-untyped-def]
 
 @inner_function
 def blind_mask(p, stratum):  # type: ignore[no-untyped-def]
-    """What is forbidden by the public part alone, as (numbers, place)."""
+    """The mask given only the public part, as (numbers, place)."""
     n = p.sizes
     if n.contexts > 0:
         return p.constants.forbidden, (n.contexts + stratum) * n.actions
@@ -54,7 +54,7 @@ def blind_mask(p, stratum):  # type: ignore[no-untyped-def]
 
 @inner_function
 def sense_mask(p, sense):  # type: ignore[no-untyped-def]
-    """What is forbidden in a sensed part; contexts finite."""
+    """The mask given a sensed part; finite contexts."""
     n = p.sizes
     block = n.contexts + n.strata + sense if n.senses > 0 else sense
     return p.constants.forbidden, block * n.actions
@@ -62,7 +62,7 @@ def sense_mask(p, sense):  # type: ignore[no-untyped-def]
 
 @inner_function
 def sensed_mask(p, moment):  # type: ignore[no-untyped-def]
-    """What is forbidden by the public and the sensed part of the moment."""
+    """The mask given the public and sensed part of the moment."""
     if p.sizes.contexts > 0:
         return sense_mask(p, moment.sense)
     return p.scratch.forbidden, SENSED_PART * p.sizes.actions
@@ -70,7 +70,7 @@ def sensed_mask(p, moment):  # type: ignore[no-untyped-def]
 
 @inner_function
 def informed_mask(p, moment):  # type: ignore[no-untyped-def]
-    """What is forbidden at a reveal: by the whole context or, where reported values are missing, its sensed part."""
+    """The mask at a reveal: given the whole context or, if reported values are missing, its sensed part."""
     n = p.sizes
     if moment.context < 0:
         return sensed_mask(p, moment)
@@ -81,7 +81,7 @@ def informed_mask(p, moment):  # type: ignore[no-untyped-def]
 
 @inner_function
 def note_masks(p):  # type: ignore[no-untyped-def]
-    """Before anything is chosen: the masks of the moment whose values stand in the scratch, contexts not finite."""
+    """Compute the masks of the moment whose values are in the scratch, before any choice; contexts not finite."""
     if p.sizes.masked > 0 and p.sizes.contexts == 0:
         write_masks(p.sizes, p.constants, p.scratch, p.scratch.values, 0)
 
@@ -100,7 +100,7 @@ def write_masks(n, constants, scratch, values, first):  # type: ignore[no-untype
 
 @step_function
 def truth(constants, stack, values, begin, end, view):  # type: ignore[no-untyped-def]
-    """How true a condition is to who has this view: 0, 1/2 or 1; that of no operations is 0."""
+    """The truth value of a condition under this view: 0, 1/2 or 1; 0 if it has no operations."""
     code, top = constants.condition, 0.0
     depth = 0
     for i in range(begin, end):
@@ -123,7 +123,7 @@ def truth(constants, stack, values, begin, end, view):  # type: ignore[no-untype
 
 @step_function
 def compared(code, operation, value, other):  # type: ignore[no-untyped-def]  # noqa: PLR0911  (one per comparison)
-    """What a comparison comes to."""
+    """The truth value of a comparison."""
     if operation == LEVEL:
         return code[int(other) + int(value)]
     if operation == BELOW:

@@ -4,17 +4,17 @@
     radius = R sqrt(2 ln(1/delta) + ln det V - ln det Lambda) + sqrt(lam) W,
     ucb(x) = <x, theta> + radius sqrt(x' V^-1 x).
 
-The paper has Lambda = lam I and mu = 0; a prior mean and sds take their place, and then what participants have in
-common (algorithm.random_effects). A pointwise radius (docs/pace.md) allows for the noise of one prediction, and goes
-by how far theta now seems to be from mu in place of W:
+The paper has Lambda = lam I and mu = 0; a prior mean and prior sds replace them, and then the values that participants
+share (algorithm.random_effects). A pointwise radius (docs/pace.md) covers the noise of one prediction, and replaces W
+by the present estimate of the distance of theta from mu:
 
     radius = R sqrt(2 ln(1/delta)) + sqrt(sum_j Lambda_j [(theta_j - mu_j)^2 + R^2 (V^-1)_jj]).
 
 `cov` is V^-1 and `log_det` is ln det V - ln det Lambda. For a fixed set of feature vectors (the problem's rows) means
 and squared widths are kept up to date with the same rank-one step, O(d) per row instead of O(d^2).
 
-Feature vectors are given as numbers and the place in them where the vector begins. Indices are unsigned: a signed one
-may be negative, and an array would check that at every step. Long rows are walked through in SIMD width.
+Feature vectors are passed as numbers and the index where the vector begins. Indices are unsigned: a signed one may be
+negative, and an array would check that at every step. Long rows are processed in SIMD width.
 """
 
 import math
@@ -25,7 +25,7 @@ from opportune.engine.compiled import inner_dual_function, inner_function, step_
 from opportune.engine.declared import POINTWISE
 from opportune.engine.simd import fma, larger, largest, load, plus, root, spread, store, times, width
 
-TIE = 1e-12  # values this close count as equal, so that every compile target agrees
+TIE = 1e-12  # values this close count as equal, so that all compile targets agree
 _u = np.uint64
 
 
@@ -68,7 +68,7 @@ def confidence_radius(noise, confidence, log_det, prior):  # type: ignore[no-unt
 
 @inner_function
 def set_radius(p):  # type: ignore[no-untyped-def]
-    """The confidence radius by present knowledge; before any data, both kinds are the same."""
+    """Update the confidence radius; before any data, both kinds are the same."""
     constants, model, kind = p.constants, p.model, int(p.rule.radius[0])
     noise, confidence = constants.noise[0], constants.confidence[0]
     if p.sizes.random > 0:
@@ -84,7 +84,7 @@ def set_radius(p):  # type: ignore[no-untyped-def]
 
 @step_function
 def expected_distance2(n, model, noise, centre, precision, first):  # type: ignore[no-untyped-def]
-    """How far the true parameter is expected to be from mu, squared, by the norm of Lambda, which begins at `first`."""
+    """The expected squared distance of the true parameter from mu, in the norm of Lambda, which begins at `first`."""
     total = 0.0
     for i in range(n.d):
         away = model.theta[i] - centre[i]
@@ -94,13 +94,13 @@ def expected_distance2(n, model, noise, centre, precision, first):  # type: igno
 
 @inner_function
 def nonzeros(n, support):  # type: ignore[no-untyped-def]
-    """How many of a feature vector's numbers have to be looked at: those listed, if any are, or all."""
+    """The number of entries of a feature vector to visit: the listed ones if there is a list, else all."""
     return support if support > 0 else n.d
 
 
 @inner_function
 def nonzero(support, source, lists, x, p):  # type: ignore[no-untyped-def]
-    """The p-th of them: its place in the vector at source[x], and the number."""
+    """The p-th entry to visit: its index in the vector at source[x], and the number."""
     if support > 0:
         listed = x + _u(p)
         return _u(lists[listed]), lists[listed + _u(support)]
@@ -115,9 +115,9 @@ def multiply(n, cov, w, support, source, lists, x):  # type: ignore[no-untyped-d
         wi = spread(0.0)
         for p in range(nonzeros(n, support)):
             j, xj = nonzero(support, source, lists, x, p)
-            # Running means of features that are 0 are 0. One number at a time, looking takes longer than multiplying.
+            # Running means of zero features are 0. One number at a time, this test takes longer than multiplying.
             if xj != 0.0 or support > 0 or step == 1:
-                # cov is symmetric: its rows are its columns, and one number at a time there is only the upper triangle
+                # cov is symmetric: rows equal columns, and one number at a time only the upper triangle exists
                 place = j * stride + i if step > 1 else min(i, j) * stride + max(i, j)
                 wi = fma(spread(xj), load(cov, place), wi)
         store(w, i, wi)
@@ -125,7 +125,7 @@ def multiply(n, cov, w, support, source, lists, x):  # type: ignore[no-untyped-d
 
 @inner_function
 def deflate(n, cov, w, shrink):  # type: ignore[no-untyped-def]
-    """V^-1 += shrink w w'; one number at a time the upper triangle alone, half of what a GPU must keep at hand."""
+    """V^-1 += shrink w w'; one number at a time only the upper triangle, half of the registers on a GPU."""
     d, step, stride = _u(n.d), _u(width()), _u(n.stride)
     for j in range(d):
         row = j * stride
@@ -164,7 +164,7 @@ def observe(n, constants, model, w, support, source, lists, place, count, total)
 
 @step_function
 def remember(n, model, support, source, lists, place, count, total):  # type: ignore[no-untyped-def]
-    """Add to sum x x' and sum x X, from which random effects are worked out anew when what they share moves."""
+    """Add to sum x x' and sum x X, from which random effects are recomputed after a change of the shared prior."""
     x = _u(place)
     for p in range(nonzeros(n, support)):
         i, xi = nonzero(support, source, lists, x, p)
@@ -176,10 +176,10 @@ def remember(n, model, support, source, lists, place, count, total):  # type: ig
 
 @inner_function
 def update_table(n, constants, model, w, move, shrink):  # type: ignore[no-untyped-def]
-    """Keep the rows' scores up to date: with c_j = x_j'w, mean_j += c_j move and width2_j += c_j^2 shrink."""
+    """Update the rows' scores: with c_j = x_j'w, mean_j += c_j move and width2_j += c_j^2 shrink."""
     d, step, rows = _u(n.d), _u(width()), _u(n.table)
     by, less = spread(move), spread(shrink)
-    for j in range(_u(0), rows, step + step):  # two at a time, so that one can be worked on while the other waits
+    for j in range(_u(0), rows, step + step):  # two at a time, so that one is computed while the other waits
         k = j + step
         cj = spread(0.0)
         ck = spread(0.0)
@@ -195,9 +195,9 @@ def update_table(n, constants, model, w, move, shrink):  # type: ignore[no-untyp
 
 @step_function
 def adjust(n, constants, model, w, support, source, lists, place, difference):  # type: ignore[no-untyped-def]
-    """A reward that was learned from the vector at source[place] turns out to be larger by `difference`.
+    """A reward that was learned from the vector at source[place] is corrected upwards by `difference`.
 
-    theta += V^-1 x difference, and every kept mean by the matching amount; V stays.
+    theta += V^-1 x difference, and every stored mean by the matching amount; V is unchanged.
     """
     step, stride = _u(width()), _u(n.stride)
     multiply(n, model.cov, w, support, source, lists, _u(place))
@@ -212,7 +212,7 @@ def adjust(n, constants, model, w, support, source, lists, place, difference):  
 def shrink(n, cov, w, support, source, lists, place):  # type: ignore[no-untyped-def]
     """V += x x' for the vector x at source[place], without a reward: cov += less w w', less = -1 / (1 + x'w).
 
-    Leaves w = cov x, and gives `less`.
+    Leaves w = cov x in `w` and returns `less`.
     """
     x = _u(place)
     multiply(n, cov, w, support, source, lists, x)
@@ -256,7 +256,7 @@ def score(n, theta, cov, radius, w, support, source, lists, place):  # type: ign
             i, xi = nonzero(support, source, lists, x, p)
             if xi != 0.0:
                 fit += xi * theta[i]
-                above = 0.0  # cov is symmetric: its upper triangle is enough
+                above = 0.0  # cov is symmetric: its upper triangle suffices
                 for r in range(p + 1, nonzeros(n, support)):
                     j, xj = nonzero(support, source, lists, x, r)
                     above += cov[i * stride + j] * xj

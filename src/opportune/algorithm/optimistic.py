@@ -6,10 +6,10 @@ optimistic blind value of an action is, after maximising over theta in its ellip
     max_p f(p),   f(p) = <p, m> + radius sqrt(p' G p),   over lower <= p <= upper, sum p = 1.
 
 f is convex, so a vertex of the box cut with the simplex attains the maximum, and a vertex has at most one
-coordinate off its bounds. `optimistic_exact` searches the vertices, `optimistic_alternating` climbs from
-several.
-Callers see to it that sum lower <= 1 <= sum upper; `bernstein_box` always does, it holds the frequencies.
-`work` is scratch, float64[work_rows(K), K]; nothing in it needs to be set, nothing in it is worth reading.
+coordinate off its bounds. `optimistic_exact` searches the vertices; `optimistic_alternating` climbs from
+several of them.
+Callers ensure that sum lower <= 1 <= sum upper; `bernstein_box` always does, since it contains the frequencies.
+`work` is scratch, float64[work_rows(K), K]; its content before and after a call is irrelevant.
 """
 
 import math
@@ -18,9 +18,9 @@ from opportune.algorithm.model import TIE
 from opportune.engine.compiled import inner_dual_function
 from opportune.engine.declared import SEARCH_ROWS
 
-EXACT_LIMIT = 12  # contexts up to which `optimistic` searches every vertex
+EXACT_LIMIT = 12  # the most contexts for which `optimistic` searches every vertex
 
-# Rows of `work` in the exact search; the rest holds the permuted gram matrix and G base, one row a depth.
+# Rows of `work` in the exact search; the rest contains the permuted gram matrix and G base, one row per depth.
 _ORDER, _MEAN, _WIDTH, _SCORE, _TAKEN, _CHOSEN = 0, 1, 2, 3, 4, 5
 _CURSOR, _REST, _LINEAR, _SQUARE, _OUT_WIDTH, _OUT_SCORE = 6, 7, 8, 9, 10, 11
 _ROUNDING = 1e-13  # sums of probabilities that differ by less are equal
@@ -28,7 +28,7 @@ _ROUNDING = 1e-13  # sums of probabilities that differ by less are equal
 
 @inner_dual_function
 def work_rows(contexts):  # type: ignore[no-untyped-def]
-    """Rows of the scratch array `work` for K contexts."""
+    """The number of rows of the scratch array `work` for K contexts."""
     return 2 * contexts + SEARCH_ROWS
 
 
@@ -43,9 +43,9 @@ def bernstein_width(frequency, sample, log_term):  # type: ignore[no-untyped-def
 def bernstein_box(counts, total, delta, horizon, lower, upper):  # type: ignore[no-untyped-def]
     """Write the empirical-Bernstein box around the frequencies: max(0, p_k - zeta_k), min(1, p_k + zeta_k).
 
-    The sample of zeta_k is all `total` contexts seen: p_k is the mean of that many indicators, which is what
-    Lemma F.1 is about. Lemma F.2 prints m(k, t), the times context k itself was seen; that box is as valid
-    but wider, and at the paper's horizon of 300 it rules out next to nothing.
+    The sample of zeta_k is all `total` contexts seen: p_k is the mean of that many indicators, as in Lemma F.1.
+    Lemma F.2 prints m(k, t), the number of times context k itself was seen; that box is also valid but wider, and at
+    the paper's horizon of 300 it excludes next to nothing.
     Before any observation the bounds are 0 and 1.
     """
     contexts = counts.shape[0]
@@ -123,14 +123,14 @@ def optimistic_exact(mean, gram, radius, lower, upper, p_out, work):  # type: ig
     """The maximum of f over the box cut with the simplex; writes the maximiser to `p_out`.
 
     With w = upper - lower and s = 1 - sum lower, a vertex is a set U at its upper bounds, the rest at the
-    lower ones but for one j outside U that takes what is left: sum_U w < s <= sum_U w + w_j. The search walks
-    the sets U depth first, contexts in falling order of their own ucb m_k + radius sqrt(G_kk).
+    lower ones except for one j outside U that takes the remainder: sum_U w < s <= sum_U w + w_j. The search visits
+    the sets U depth first, contexts in decreasing order of their own ucb m_k + radius sqrt(G_kk).
     With `base` the point at U's and the others' bounds, G base and base' G base grow by one row a step:
-    trying a j costs a square root. A branch is left when what is left cannot be placed, or cannot win:
+    trying a j costs a square root. A branch is cut off if the remainder cannot be placed, or cannot win:
 
         f(base + x) <= f(base) + sum_k x_k (m_k + radius sqrt(G_kk))   (triangle inequality).
 
-    Larger sets come first, so the first vertex met is the greedy fill; a later one must beat it by `TIE`.
+    Larger sets come first, so the first vertex is the greedy fill; a later one must beat it by `TIE`.
     """
     contexts = mean.shape[0]
     order, m, w, score = work[_ORDER], work[_MEAN], work[_WIDTH], work[_SCORE]
@@ -184,12 +184,12 @@ def optimistic_exact(mean, gram, radius, lower, upper, p_out, work):  # type: ig
     depth = 0
     rest[0] = slack
     cursor[0] = 0.0
-    out_width[0] = 0.0  # among items passed over: the widest, and the best score
+    out_width[0] = 0.0  # of skipped items: the largest width, and the best score
     out_score[0] = -math.inf
     while depth >= 0:
         left = rest[depth]
         i = int(cursor[depth])
-        if i == items:  # larger sets are done; now this set's own vertices, then back
+        if i == items:  # larger sets are finished; now this set's own vertices, then backtrack
             for j in range(items):
                 if taken[j] == 0.0 and w[j] >= left - _ROUNDING:
                     part = min(left, w[j])
@@ -218,7 +218,7 @@ def optimistic_exact(mean, gram, radius, lower, upper, p_out, work):  # type: ig
         new_square = square[depth] + w[i] * (2.0 * inner[depth, i] + w[i] * G[i, i])
         bound = new_linear + radius * math.sqrt(max(new_square, 0.0))
         after = left - w[i]
-        if widest > 0.0:  # at most one item passed over may still get a part
+        if widest > 0.0:  # at most one skipped item may still get a part
             part = min(after, widest)
             bound += part * top
             after -= part
@@ -250,7 +250,7 @@ def optimistic_gradient(mean, gram, radius, p, slope):  # type: ignore[no-untype
     """f(p), and written to `slope` its gradient m + radius G p / sqrt(p' G p).
 
     The gradient is also Phi_a theta for the theta in the ellipsoid that is best for p. f is convex, so
-    filling greedily by the gradient at p gives a point no worse than p: one round of the alternation.
+    filling greedily by the gradient at p gives a point at least as good as p: one round of the alternation.
     """
     contexts = mean.shape[0]
     linear = 0.0
@@ -271,11 +271,11 @@ def optimistic_gradient(mean, gram, radius, p, slope):  # type: ignore[no-untype
 
 @inner_dual_function
 def optimistic_alternating(mean, gram, radius, lower, upper, p_out, work):  # type: ignore[no-untyped-def]
-    """The best local maximum of f that the alternation climbs to from 2 K + 2 vertices; writes it to `p_out`.
+    """The best local maximum of f that the alternation reaches from 2 K + 2 vertices; writes it to `p_out`.
 
-    The starts are greedy fills of the means m, of the upper confidence bounds m_k + radius sqrt(G_kk), and,
-    for each k, of the values under the theta that flatters context k most, m + radius G e_k / sqrt(G_kk), and
-    least. Never above the exact maximum, and at least as good as each start.
+    The starts are greedy fills of the means m, of the upper confidence bounds m_k + radius sqrt(G_kk), and, for each k,
+    of the values under the theta that favours context k most, m + radius G e_k / sqrt(G_kk), and least. The result is
+    never above the exact maximum, and at least as good as each start.
     """
     contexts = mean.shape[0]
     slope, order, here, there = work[0], work[1], work[2], work[3]
@@ -293,7 +293,7 @@ def optimistic_alternating(mean, gram, radius, lower, upper, p_out, work):  # ty
         greedy_fill(slope, lower, upper, here, order)
         value = optimistic_gradient(mean, gram, radius, here, slope)
         climbing = True
-        while climbing:  # every round that counts reaches a better vertex, so there is a last one
+        while climbing:  # each counted round reaches a better vertex, and there are finitely many
             greedy_fill(slope, lower, upper, there, order)
             new = optimistic_gradient(mean, gram, radius, there, slope)
             climbing = new > value + TIE

@@ -1,8 +1,8 @@
-"""One decision and what follows from it (docs/paper.md, Algorithm 2): `begin`, `propose`, `settle`, `learn`, `correct`.
+"""One decision and its consequences (docs/paper.md, Algorithm 2): `begin`, `propose`, `settle`, `learn`, `correct`.
 
-Whoever drives a participant, a batch of simulated runs or a live study, makes these calls in this order and gets the
-same numbers. `p` is the participant (engine.declared); a `Moment` says which decision point this is and what is known
-of its context; `Draws` names the participant's stream of random numbers.
+Every driver of a participant, whether a batch of simulated runs or a live study, makes these calls in this order and
+gets the same numbers. `p` is the participant (engine.declared); a `Moment` identifies the decision point and the known
+part of its context; `Draws` identifies the participant's stream of random numbers.
 """
 
 from typing import NamedTuple
@@ -22,38 +22,38 @@ from opportune.engine.declared import ADAPTIVE
 from opportune.engine.hooks import after_blind, conclude, consult
 from opportune.engine.simd import fma, load, spread, store, width
 
-LEAST_SCALE = 1e-12  # gaps are divided by no less
+LEAST_SCALE = 1e-12  # the smallest divisor of gaps
 _u = np.uint64
 
 
 class Moment(NamedTuple):
-    """A decision point. Where contexts are not finite, its values and features stand in the scratch."""
+    """A decision point. If contexts are not finite, its values and features are in the scratch."""
 
     step: int  # from 1
-    stratum: int  # its public part
-    sense: int  # its public and sensed part, contexts finite
-    context: int  # all of it, contexts finite; -1: not known (yet)
+    stratum: int  # the number of its public part
+    sense: int  # the number of its public and sensed part, if contexts are finite
+    context: int  # the number of the context, if contexts are finite; -1 while unknown
 
 
 class Draws(NamedTuple):
-    """Whose random numbers: every one is a pure function of these, the step and what it is for."""
+    """The key of random numbers: each is a pure function of these fields, the step and its purpose."""
 
     seed: int
     stream: int
 
 
 class Judged(NamedTuple):
-    """How the revealer sees a moment."""
+    """The revealer's evaluation of a moment."""
 
     gap: float  # scaled
     disagreement: float  # n
     fresh_action: int
-    stale_action: int  # the one intended without a reveal
-    standing_action: int  # the one drawn in its place; the same where nothing is drawn
+    stale_action: int  # the action intended without a reveal
+    standing_action: int  # the action drawn in its place; the same if nothing is drawn
 
 
 class Proposed(NamedTuple):
-    """What the revealer sees and intends, before the coin."""
+    """The revealer's evaluation and intention, before the coin."""
 
     gap: float
     price: float
@@ -63,12 +63,12 @@ class Proposed(NamedTuple):
     fresh_action: int
     stale_action: int
     standing_action: int
-    reason: int  # why there can be no nudge (algorithm.reasons); ELIGIBLE where there can
+    reason: int  # why no nudge is possible (algorithm.reasons); ELIGIBLE if one is
 
 
 @step_function
 def begin(p):  # type: ignore[no-untyped-def]
-    """Start a participant: no data of its own, both agents alike. Budget and model begin for themselves."""
+    """Initialise a participant: no own data, both agents alike. Budget and model are initialised separately."""
     clear(p.counts_array, p.lengths.counts)
     clear(p.memory_array, p.lengths.memory)
     take_over(p)
@@ -76,35 +76,35 @@ def begin(p):  # type: ignore[no-untyped-def]
 
 @inner_function
 def begin_model(p):  # type: ignore[no-untyped-def]
-    """Start a model: no data."""
+    """Initialise a model without data."""
     reset(p)
 
 
 @inner_function
 def begin_budget(p):  # type: ignore[no-untyped-def]
-    """Start a budget: nothing spent."""
+    """Initialise a budget with nothing spent."""
     clear(p.budget_array, p.lengths.budget)
 
 
 @inner_function
 def begin_staff(p):  # type: ignore[no-untyped-def]
-    """Start the staff's count of nudges: none made."""
+    """Initialise the staff's count of nudges at zero."""
     clear(p.staff_array, p.lengths.staff)
 
 
 @inner_function
 def clear(array, length):  # type: ignore[no-untyped-def]
-    """Zero everywhere: how every state begins that nobody declares otherwise."""
+    """Set an array to zero, the initial value of every state unless declared otherwise."""
     for i in range(length):
         array[i] = 0.0
 
 
 @hot_function
 def propose(p, moment, slot, draws, opened):  # type: ignore[no-untyped-def]
-    """What the revealer sees and how probable it makes a reveal; charges the budget.
+    """The revealer's evaluation of a moment and the probability of a reveal; charges the budget.
 
-    Where no nudge is allowed the rule is not consulted, nothing is charged and the price stands; nor where the patient
-    has opened the app unasked, which is a reveal free of charge.
+    If no nudge is allowed, the rule is not consulted, nothing is charged and the price stays; the same holds if the
+    patient has opened the app unasked, which is a free reveal.
     """
     note_masks(p)
     stale, standing = stand(p, moment, draws)
@@ -132,14 +132,14 @@ def propose(p, moment, slot, draws, opened):  # type: ignore[no-untyped-def]
 
 @hot_function
 def judge(p, moment, stale, standing):  # type: ignore[no-untyped-def]
-    """The gap (docs/paper.md, Revealing), and how far fresh advice is from stale advice."""
+    """The gap (docs/paper.md, Revealing), and the disagreement between fresh and stale advice."""
     n, ucb, radius = p.sizes, p.scratch.ucb, p.model.radius[0]
     adaptive = p.rule.scaling[0] == ADAPTIVE
     score_sensed(p, moment, radius)
     u = best(n, ucb)[0]
     top = largest_sensed(p, moment) if adaptive else 0.0
     if n.masked > 0:
-        top = max(top, u)  # what an extreme value forbids may be allowed here
+        top = max(top, u)  # an action forbidden at an extreme value may be allowed here
     score_blind(p, moment.stratum, radius)
     v, fresh = best(n, ucb)
     if p.rule.kappa[0] != 1.0:
@@ -153,9 +153,9 @@ def judge(p, moment, stale, standing):  # type: ignore[no-untyped-def]
 
 @inner_function
 def stand_by(p, moment, slot, draws):  # type: ignore[no-untyped-def]
-    """A decision point that is missing: the stale action stands, no charge, nothing is learned from it.
+    """A missing decision point: the stale action applies, nothing is charged or learned.
 
-    Gives the action intended and the one that is drawn in its place.
+    Returns the intended action and the action drawn in its place.
     """
     note_masks(p)
     foresee(p, moment, slot)
@@ -167,14 +167,14 @@ def stand_by(p, moment, slot, draws):  # type: ignore[no-untyped-def]
 
 @hot_function
 def settle(p, moment, draws, judged, nudged, revealed):  # type: ignore[no-untyped-def]
-    """The step's action: by the full context on a reveal, else the stale one.
+    """The step's action: based on the full context after a reveal, else the stale one.
 
-    The revealer then counts the context, as far as it has seen it: it takes over nothing of its own moment.
+    The revealer then counts the part of the context that it has seen; its evaluation of this moment came before.
     """
     action = judged.standing_action
     if revealed:
         action = reveal(p, moment, draws)
-    else:  # what was intended counts as tried, whatever the draw has made of it
+    else:  # the intended action counts as tried, whichever one the draw selected
         after_blind(int(p.rule.recommender[0]), p, moment, judged.stale_action)
     conclude(int(p.rule.revealer[0]), p, moment, judged, nudged, revealed)
     keep_track(p, moment, nudged, revealed)
@@ -186,7 +186,7 @@ def settle(p, moment, draws, judged, nudged, revealed):  # type: ignore[no-untyp
 
 @inner_function
 def keep_track(p, moment, nudged, revealed):  # type: ignore[no-untyped-def]
-    """Remember the contact, or that there was none."""
+    """Record a contact, or that there was none."""
     contacts = p.contacts
     if revealed:
         contacts.last_reveal[0] = moment.step
@@ -200,20 +200,20 @@ def keep_track(p, moment, nudged, revealed):  # type: ignore[no-untyped-def]
 
 @step_function
 def reveal(p, moment, draws):  # type: ignore[no-untyped-def]
-    """Bring the recommender up to date, pending steps included, and act by the full context."""
+    """Bring the recommender up to date, including pending steps, and act by the full context."""
     if p.sizes.reported > 0:
         uncover(p)
-    note_masks(p)  # of what is known by now
+    note_masks(p)  # for all that is known now
     take_over(p)
     return advise(p, moment, draws)
 
 
 @hot_function
 def see(p, moment, action, revealed):  # type: ignore[no-untyped-def]
-    """Count the step's context, or keep it until a reveal uncovers it."""
+    """Count the step's context, or store the step until a reveal uncovers it."""
     n = p.sizes
     if moment.context < 0:
-        return  # whoever drives this keeps the step until it is known
+        return  # the driver stores the step until its context is known
     if n.reported == 0 or revealed:
         if n.counted > 0:
             count_context(n, p.constants, p.counts, p.scratch.x, moment.context, moment.stratum, 1.0)
@@ -223,7 +223,7 @@ def see(p, moment, action, revealed):  # type: ignore[no-untyped-def]
 
 @step_function
 def hold(n, counts, scratch, moment, action):  # type: ignore[no-untyped-def]
-    """Keep a step whose context nobody has seen."""
+    """Store a step with an unseen context."""
     if n.contexts > 0:
         counts.pending_seen[moment.context] += 1.0
         return
@@ -237,7 +237,7 @@ def hold(n, counts, scratch, moment, action):  # type: ignore[no-untyped-def]
 
 @step_function
 def count_context(n, constants, counts, x, context, stratum, times):  # type: ignore[no-untyped-def]
-    """The revealer counts a context it has seen, for the running means of blind and sensed features."""
+    """The revealer counts a context it has seen, in the running means of blind and sensed features."""
     counts.count[stratum] += times
     if n.contexts == 0:
         add_row(n.block, x, 0, times, counts.total, stratum * n.block)
@@ -252,9 +252,9 @@ def count_context(n, constants, counts, x, context, stratum, times):  # type: ig
 
 @inner_function
 def add_row(length, source, first, times, target, place):  # type: ignore[no-untyped-def]
-    """Add the numbers from source[first] on, so many times, to those from target[place] on."""
+    """Add the numbers from source[first] on, multiplied by `times`, to those from target[place] on."""
     step, start, at, end = _u(width()), _u(first), _u(place), _u(length)
-    whole = end - end % step if times == 1.0 else _u(0)  # else the product is rounded before it is added
+    whole = end - end % step if times == 1.0 else _u(0)  # other products would be rounded before the addition
     for j in range(_u(0), whole, step):
         store(target, at + j, fma(spread(1.0), load(source, start + j), load(target, at + j)))
     for j in range(whole, end):
@@ -273,7 +273,7 @@ def uncover(p):  # type: ignore[no-untyped-def]
 
 @step_function
 def uncover_contexts(n, constants, model, counts, scratch):  # type: ignore[no-untyped-def]
-    """Contexts finite: pending steps by context and action."""
+    """Finite contexts: process pending steps by context and action."""
     for k in range(n.contexts):
         if counts.pending_seen[k] > 0.0:
             if n.counted > 0:
@@ -293,7 +293,7 @@ def uncover_contexts(n, constants, model, counts, scratch):  # type: ignore[no-u
 
 @step_function
 def uncover_held(n, constants, model, counts, scratch):  # type: ignore[no-untyped-def]
-    """Contexts not finite: held steps one by one, in order."""
+    """Contexts not finite: process held steps one by one, in order."""
     for i in range(int(counts.held_until[0])):
         if counts.held_state[i] > 0.0:
             for v in range(n.variables):
@@ -306,7 +306,7 @@ def uncover_held(n, constants, model, counts, scratch):  # type: ignore[no-untyp
 
 @step_function
 def uncover_step(n, constants, model, counts, scratch, action, rewarded, reward):  # type: ignore[no-untyped-def]
-    """One step whose values stand in scratch.other: count its context, and learn from its reward if it is there."""
+    """Process a step whose values are in scratch.other: count its context, and learn from its reward if it arrived."""
     write_moment(n, constants, scratch, scratch.other, scratch.y)
     if n.counted > 0:
         count_context(n, constants, counts, scratch.y, 0, stratum_of(n, constants, scratch.other), 1.0)
@@ -316,7 +316,7 @@ def uncover_step(n, constants, model, counts, scratch, action, rewarded, reward)
 
 @inner_function
 def stratum_of(n, constants, values):  # type: ignore[no-untyped-def]
-    """The public stratum of these values, contexts not finite."""
+    """The public stratum of these values; contexts not finite."""
     stratum = 0.0
     for v in range(n.variables):
         if constants.weight[v] > 0.0:
@@ -326,10 +326,10 @@ def stratum_of(n, constants, values):  # type: ignore[no-untyped-def]
 
 @hot_function
 def learn(p, moment, action, seen, reward):  # type: ignore[no-untyped-def]
-    """The revealer learns from a step's reward, whenever it comes.
+    """The revealer learns from a step's reward, whenever it arrives.
 
-    `seen`: the step's context is known by now. With reported variables, a step that no reveal has uncovered waits
-    with its reward for the next one. Where contexts are not finite, its features must stand in scratch.x.
+    `seen` means that the step's context is known by now. With reported variables, a step that no reveal has uncovered
+    keeps its reward until the next one. If contexts are not finite, its features must be in scratch.x.
     """
     n, counts = p.sizes, p.counts
     if not seen:
@@ -351,13 +351,13 @@ def learn(p, moment, action, seen, reward):  # type: ignore[no-untyped-def]
 
 @step_function
 def learn_late(p, moment, action, seen, reward):  # type: ignore[no-untyped-def]
-    """`learn` for rewards that come late, which is not copied into its callers."""
+    """`learn` for rewards that arrive late; not inlined into its callers."""
     learn(p, moment, action, seen, reward)
 
 
 @step_function
 def correct(p, moment, action, difference):  # type: ignore[no-untyped-def]
-    """A reward already learned from turns out to be larger by `difference`."""
+    """A reward already learned from is corrected upwards by `difference`."""
     n = p.sizes
     if n.contexts == 0:
         adjust(n, p.constants, p.model, p.scratch.w, 0, p.scratch.x, p.scratch.x, action * n.d, difference)

@@ -1,17 +1,17 @@
-"""Random effects: what participants have in common (docs/pace.md, Partial pooling).
+"""Random effects: the prior that participants share (docs/pace.md, Partial pooling).
 
-Each participant has a parameter of its own, theta_i ~ N(mu, diag tau^2), and learns it by ridge regression towards mu:
+Each participant has their own parameter, theta_i ~ N(mu, diag tau^2), learned by ridge regression towards mu:
 
     Lambda = diag(R^2 / tau^2),   V_i = Lambda + sum x x',   theta_i = V_i^-1 (Lambda mu + sum x X).
 
-mu and tau are brought up to date by one step over all N participants,
+mu and tau are updated by one step over all N participants,
 
     mu_j = mean_i theta_ij,   tau_j^2 = (nu tau0_j^2 + sum_i [(theta_ij - mu_j)^2 + R^2 (V_i^-1)_jj]) / (N + nu),
 
-tau0 the prior's, W / sqrt(d) unless it is given. A change of Lambda costs each participant a new inverse, O(d^3).
+with tau0 from the prior, by default W / sqrt(d). A change of Lambda costs each participant a new inverse, O(d^3).
 
-Whoever drives the participants calls `begin_update`, `add_mean` for each, `end_mean`, `add_spread` for each,
-`end_spread`, and `take_prior` for each. `sums` is the scratch of any of them.
+A driver calls `begin_update`, `add_mean` for each participant, `end_mean`, `add_spread` for each, `end_spread`, and
+`take_prior` for each. `sums` is the scratch of any of them.
 """
 
 import math
@@ -20,12 +20,12 @@ from opportune.algorithm.model import set_radius
 from opportune.engine.compiled import inner_function, step_function
 from opportune.engine.declared import POINTWISE
 
-NU = 0.5  # how many participants the prior's tau counts for
+NU = 0.5  # the number of participants that the prior's tau counts as
 
 
 @inner_function
 def begin_update(n, sums):  # type: ignore[no-untyped-def]
-    """Nothing added up yet."""
+    """Set both sums to zero."""
     for j in range(n.stride):
         sums.centre[j] = 0.0
         sums.spread[j] = 0.0
@@ -33,21 +33,21 @@ def begin_update(n, sums):  # type: ignore[no-untyped-def]
 
 @inner_function
 def add_mean(p, sums):  # type: ignore[no-untyped-def]
-    """A participant's estimate, for mu."""
+    """Add a participant's estimate to the sum for mu."""
     for j in range(p.sizes.d):
         sums.centre[j] += p.model.theta[j]
 
 
 @inner_function
 def end_mean(n, sums, participants):  # type: ignore[no-untyped-def]
-    """Mu, from the sum of all estimates."""
+    """Divide the sum of all estimates to get mu."""
     for j in range(n.d):
         sums.centre[j] /= participants
 
 
 @inner_function
 def add_spread(p, sums):  # type: ignore[no-untyped-def]
-    """How far a participant's parameter is expected to be from mu, squared."""
+    """Add the expected squared distance of a participant's parameter from mu to the sum for tau."""
     n, noise = p.sizes, p.constants.noise[0]
     for j in range(n.d):
         away = p.model.theta[j] - sums.centre[j]
@@ -56,7 +56,7 @@ def add_spread(p, sums):  # type: ignore[no-untyped-def]
 
 @inner_function
 def end_spread(p, sums, participants):  # type: ignore[no-untyped-def]
-    """Lambda = R^2 / tau^2, from the sum over all participants; it takes the place of the sum."""
+    """Replace the sum over all participants by Lambda = R^2 / tau^2."""
     n, noise2 = p.sizes, p.constants.noise[0] * p.constants.noise[0]
     for j in range(n.d):
         first = noise2 / p.constants.regularisation[POINTWISE * n.d + j]  # tau0^2
@@ -65,7 +65,7 @@ def end_spread(p, sums, participants):  # type: ignore[no-untyped-def]
 
 @step_function
 def take_prior(p, centre, precision):  # type: ignore[no-untyped-def]
-    """A participant goes by this mu and Lambda."""
+    """Set a participant's mu and Lambda to these values."""
     for j in range(p.sizes.d):
         p.model.centre[j] = centre[j]
         p.model.precision[j] = precision[j]
@@ -75,7 +75,7 @@ def take_prior(p, centre, precision):  # type: ignore[no-untyped-def]
 
 @step_function
 def refit(n, constants, model):  # type: ignore[no-untyped-def]
-    """V^-1, theta, ln det V - ln det Lambda and the kept scores, anew from Lambda, mu and all that was observed."""
+    """Recompute V^-1, theta, ln det V - ln det Lambda and the stored scores from Lambda, mu and all observations."""
     d, stride, cov = n.d, n.stride, model.cov
     for i in range(d):
         for j in range(d):
@@ -103,7 +103,7 @@ def refit(n, constants, model):  # type: ignore[no-untyped-def]
 
 @step_function
 def invert(d, stride, matrix, precision):  # type: ignore[no-untyped-def]
-    """Invert a positive definite matrix in its place (Gauss and Jordan); gives ln det less that of diag(precision)."""
+    """Invert a positive definite matrix in place (Gauss and Jordan); returns ln det minus that of diag(precision)."""
     log_det = 0.0
     for k in range(d):
         pivot = matrix[k * stride + k]

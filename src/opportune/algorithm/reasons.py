@@ -1,7 +1,7 @@
-"""Why there can be no nudge at a decision point: a number in compiled code and results, words for people.
+"""Why no nudge is possible at a decision point: numbers for compiled code and results, words for readers.
 
-A point is *eligible* where a nudge may be made and, where nudges are randomised, a coin decides about it. Anywhere else
-its probability is 0 for one of these reasons.
+A point is *eligible* if a nudge may be made and, if nudges are randomised, a coin decides on it. At all other points
+the probability is 0 for one of these reasons.
 """
 
 (
@@ -13,10 +13,10 @@ WORDS = (
     "eligible", "unavailable", "past", "opened", "waiting", "hours", "quiet", "cap", "run-in", "arm", "opted out",
     "resting", "budget", "not a candidate", "fallback",
 )  # fmt: skip
-"""What each is called."""
+"""The names of the reasons."""
 
 OUTSIDE = (ELIGIBLE, WAITING, HOURS, QUIET, CAP, RUN_IN, ARM, OPTED_OUT)
-"""What the world outside may say of a decision point; all other reasons are found where it is decided."""
+"""Reasons that callers may give for a decision point; all others are determined by the decision itself."""
 
 SENTENCES = {
     WAITING: "another nudge still waits for its answer",
@@ -27,15 +27,15 @@ SENTENCES = {
     ARM: "the participant's arm has no nudges",
     OPTED_OUT: "the participant wants no nudges",
 }
-"""Reasons that are no rule's, as clauses."""
+"""Reasons from outside the rule, as clauses."""
 
 
 UNASKED = frozenset(
     WORDS[reason] for reason in range(len(WORDS)) if reason not in {ELIGIBLE, RESTING, BUDGET, NO_CANDIDATE}
 )
-"""Reasons for which the rule is not even asked."""
+"""Reasons for which the rule is not consulted."""
 
 
 def word(reason: int) -> str | None:
-    """What a reason is called; None where a nudge may be made."""
+    """The name of a reason; None if a nudge is possible."""
     return None if reason == ELIGIBLE else WORDS[reason]

@@ -1,4 +1,4 @@
-"""Randomness as a pure function: `draw(seed, stream, step, purpose)`, and the distributions made from it.
+"""Randomness as a pure function: `draw(seed, stream, step, purpose)`, and distributions based on it.
 
 The generator is Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
 SC 2011). It has no state: key and counter go in, 128 random bits come out. A draw therefore does not depend
@@ -11,7 +11,7 @@ import numpy as np
 
 from opportune.engine.compiled import dual_function
 
-# What a draw is for. Two purposes share one Philox block (its two 64-bit halves), neighbours by design:
+# The purposes of draws. Two purposes share one Philox block (its two 64-bit halves), neighbours by design:
 # arrival and noise are needed at every step, the others rarely.
 ARRIVAL = 0
 NOISE = 1
@@ -19,17 +19,17 @@ COIN = 2
 ANSWER = 3
 OPEN = 4
 ZERO = 5  # the zero-inflation of the brushing world
-TREATMENT = 6  # actions of the policy that treats at random
+TREATMENT = 6  # actions that are drawn
 PARAMETER = 8  # true effects of generated worlds
 PROBABILITY = 9  # context probabilities of generated worlds
 AVAILABLE = 10
-LOST = 11  # whether a reward never comes
-DELAY = 12  # how late it comes
+LOST = 11  # whether a reward never arrives
+DELAY = 12  # how late it arrives
 SPELL = 16  # whether the participant goes away for some days
 PERSON = 17  # at step 0: how a participant differs from others in answering
-VARIABLE = 32  # and on: the variables of a context, contexts not finite
-SAMPLE = 1024  # and on: a drawn parameter, one number per coordinate
-STAY = 2**20  # and on: whether a variable of a context stays as it was
+VARIABLE = 32  # and up: the variables of a context, contexts not finite
+SAMPLE = 1024  # and up: a drawn parameter, one number per coordinate
+STAY = 2**20  # and up: whether a variable of a context stays as it was
 
 _M0 = np.uint64(0xD2511F53)
 _M1 = np.uint64(0xCD9E8D57)
@@ -93,8 +93,8 @@ def categorical(u, cumulative):  # type: ignore[no-untyped-def]
 def normal(u):  # type: ignore[no-untyped-def]
     """The standard normal quantile of u in [0, 1), to about 1e-15 relative (Wichura 1988, AS 241, PPND16).
 
-    u is a multiple of 2^-53; half a unit is added so that 0 is never asked for. The distance to the nearer end is
-    taken from u itself, exactly: u plus half a unit may round up to 1.
+    u is a multiple of 2^-53; half a unit is added so that the argument is never 0. The distance to the nearer end is
+    computed from u itself, exactly, since u plus half a unit may round up to 1.
     """
     q = (u - 0.5) + 0.5 * _UNIT
     if abs(q) <= 0.425:
@@ -152,9 +152,9 @@ def normal(u):  # type: ignore[no-untyped-def]
 
 @dual_function
 def poisson(u, rate, most):  # type: ignore[no-untyped-def]
-    """The Poisson quantile of u in [0, 1): the least y with P(Y <= y) > u, or `most` if it is more than that.
+    """The Poisson quantile of u in [0, 1): the least y with P(Y <= y) > u, at most `most`.
 
-    The search starts where no mass below could matter (less than 1e-30) and walks up.
+    The search starts where the mass below is negligible (less than 1e-30) and walks up.
     """
     if rate <= 0.0:
         return 0

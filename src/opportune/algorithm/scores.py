@@ -1,8 +1,8 @@
-"""What actions are worth to someone who sees all, the sensed part, or only the public part of a context.
+"""Scores of actions for an agent who sees all, the sensed part, or only the public part of a context.
 
-A context enters in one of two ways. Finite: as a number, whose features are a block of the problem's rows. Otherwise:
-as the moment's values, whose features `write_moment` puts into `scratch.x`. Scores go to `scratch.ucb`, one per
-action; they come from the table of kept scores or are computed on the spot, and whoever asks does not know which.
+A finite context is a number, whose features are a block of the problem's rows. Any other context is given by the
+moment's values, whose features `write_moment` puts into `scratch.x`. Scores go to `scratch.ucb`, one per action; they
+come from the table of stored scores or are computed, with the same result for the caller.
 """
 
 import math
@@ -42,13 +42,13 @@ def score_block(p, block, radius):  # type: ignore[no-untyped-def]
             ucb[a] = model.mean[first + a] + radius * math.sqrt(max(model.width2[first + a], 0.0))
     else:
         score_rows(n, p.constants, model, p.scratch, first, radius)
-    if n.masked > 0:  # masks lie in the order of blocks
+    if n.masked > 0:  # masks have the order of blocks
         forbid(n, ucb, p.constants.forbidden, first)
 
 
 @step_function
 def score_rows(n, constants, estimate, scratch, first, radius):  # type: ignore[no-untyped-def]
-    """<x, theta> + radius ||x|| of the rows from `first` on, computed on the spot by the model or what was frozen."""
+    """<x, theta> + radius ||x|| of the rows from `first` on, computed from the model or the snapshot."""
     for a in range(n.actions):
         scratch.ucb[a] = score(
             n, estimate.theta, estimate.cov, radius, scratch.w, n.support, constants.rows, constants.lists,
@@ -65,9 +65,9 @@ def score_vectors(n, estimate, scratch, x, radius):  # type: ignore[no-untyped-d
 
 @step_function
 def write_means(n, constants, counted, scratch, part):  # type: ignore[no-untyped-def]
-    """E[phi(S, a) | part] for each action, written to scratch.blind: running means, before any of them `start`.
+    """Write E[phi(S, a) | part] for each action to scratch.blind: running means, or `start` before the first one.
 
-    Where contexts are not finite only hidden coordinates are averaged; the rest is public and stands in scratch.x.
+    If contexts are not finite, only hidden coordinates are averaged; the others are public and come from scratch.x.
     """
     first = part * n.block
     if n.counted == 0 or counted.count[part] <= 0.0:
@@ -84,7 +84,7 @@ def write_means(n, constants, counted, scratch, part):  # type: ignore[no-untype
 
 @inner_function
 def divide_row(length, source, first, by, target):  # type: ignore[no-untyped-def]
-    """The numbers source[first], source[first + 1], ... divided by one number, written to the beginning of `target`."""
+    """Write the numbers source[first], source[first + 1], ..., divided by one number, to the start of `target`."""
     step, start, end = _u(width()), _u(first), _u(length)
     whole = end - end % step
     for j in range(_u(0), whole, step):
@@ -97,7 +97,7 @@ def divide_row(length, source, first, by, target):  # type: ignore[no-untyped-de
 def score_blind(p, stratum, radius):  # type: ignore[no-untyped-def]
     """<bar(z, a), theta> + radius ||bar(z, a)|| under the revealer's knowledge.
 
-    Where the blind features are not rows, they are left in scratch.blind.
+    Blind features that are not rows are left in scratch.blind.
     """
     n = p.sizes
     if n.contexts > 0 and n.probabilities == KNOWN:
@@ -113,13 +113,13 @@ def score_blind(p, stratum, radius):  # type: ignore[no-untyped-def]
 
 
 def score_optimistic(p: Any, radius: Any) -> None:
-    """The optimistic scores, for participants whose type says that they need them."""
+    """The optimistic scores, for participants whose type requires them."""
     search_blind(p.sizes, p.constants, p.model, p.counts, p.scratch, radius)
 
 
 @overload(score_optimistic, jit_options={**NUMBERS, **PART})
 def choose_search(p, radius):  # type: ignore[no-untyped-def]
-    """By the participant's type: the search, or nothing."""
+    """The search or nothing, depending on the participant's type."""
     if not getattr(p, "search", SIMULATED):
         return lambda p, radius: None
     return lambda p, radius: search_blind(p.sizes, p.constants, p.model, p.counts, p.scratch, radius)
@@ -129,7 +129,7 @@ def choose_search(p, radius):  # type: ignore[no-untyped-def]
 def search_blind(n, constants, model, counts, scratch, radius):  # type: ignore[no-untyped-def]
     """Max over theta and p of <sum_k p_k phi(k, a), theta> (`optimistic`; docs/paper.md).
 
-    Leaves in scratch.blind every action's features under the p that flatters the best action most.
+    Leaves in scratch.blind every action's features under the p that favours the best action most.
     """
     k = n.contexts
     lower, upper = scratch.lower[0:k], scratch.upper[0:k]
@@ -141,7 +141,7 @@ def search_blind(n, constants, model, counts, scratch, radius):  # type: ignore[
         p = scratch.mixture[a * k : (a + 1) * k]
         scratch.ucb[a] = optimistic(mean, gram, radius, lower, upper, p, work)
     if n.masked > 0:
-        forbid(n, scratch.ucb, constants.forbidden, n.contexts * n.actions)  # whose one stratum follows the contexts
+        forbid(n, scratch.ucb, constants.forbidden, n.contexts * n.actions)  # the only stratum follows the contexts
     best_action = best(n, scratch.ucb)[1]
     for j in range(n.block):
         total = 0.0
@@ -158,7 +158,7 @@ def write_gram(n, constants, model, scratch, action, mean, gram):  # type: ignor
         fit = 0.0
         for j in range(n.d):
             fit += constants.rows[x + j] * model.theta[j]
-            wj = 0.0  # summed here, not in its place: each sum there would have to wait for the one before
+            wj = 0.0  # a local sum, since sums in memory would wait for each other
             for h in range(n.d):
                 wj += model.cov[j * n.stride + h] * constants.rows[x + h]
             scratch.w[j] = wj
@@ -190,7 +190,7 @@ def score_sense(p, sense, radius):  # type: ignore[no-untyped-def]
 
 @step_function
 def cover(n, constants, counts, x, stratum):  # type: ignore[no-untyped-def]
-    """Replace what depends on reported variables by its mean in the stratum: features as the revealer sees them."""
+    """Replace coordinates that depend on reported variables by their stratum means, as the revealer sees them."""
     learned = n.counted > 0 and counts.count[stratum] > 0.0
     for a in range(n.actions):
         for i in range(n.d):
@@ -221,7 +221,7 @@ def score_sensed(p, moment, radius):  # type: ignore[no-untyped-def]
 
 @inner_function
 def score_full(p, moment, radius):  # type: ignore[no-untyped-def]
-    """ucb(phi(s, a)) of the moment, the whole context known; the sensed part where it is not."""
+    """ucb(phi(s, a)) of the moment with the whole context known, or of its sensed part otherwise."""
     if moment.context < 0:
         score_sensed(p, moment, radius)
     elif p.sizes.contexts > 0:
@@ -235,7 +235,7 @@ def score_full(p, moment, radius):  # type: ignore[no-untyped-def]
 
 @inner_function
 def largest_sensed(p, moment):  # type: ignore[no-untyped-def]
-    """max_q u(q): the best score of any context that could be sensed. Overwrites the scratch but for scratch.x."""
+    """max_q u(q): the best score of any context that could be sensed. Overwrites the scratch except scratch.x."""
     n = p.sizes
     if n.contexts == 0:
         return largest_at_corners(n, p.constants, p.model, p.counts, p.scratch, moment.stratum)
@@ -250,7 +250,7 @@ def largest_sensed(p, moment):  # type: ignore[no-untyped-def]
 
 @step_function
 def largest_at_corners(n, constants, model, counts, scratch, stratum):  # type: ignore[no-untyped-def]
-    """max_q u(q) where contexts are not finite: over combinations of extreme values of what is sensed."""
+    """max_q u(q) if contexts are not finite: over combinations of extreme values of sensed variables."""
     top = -math.inf
     for i in range(n.corners):
         for v in range(n.variables):
@@ -269,7 +269,7 @@ def largest_at_corners(n, constants, model, counts, scratch, stratum):  # type: 
 
 @inner_function
 def blind_distance(p, stratum, action, other):  # type: ignore[no-untyped-def]
-    """The disagreement n = ||bar(z, action) - bar(z, other)|| by the revealer's blind features."""
+    """The disagreement n = ||bar(z, action) - bar(z, other)|| in the revealer's blind features."""
     n = p.sizes
     if n.contexts > 0 and n.probabilities == KNOWN:
         return p.constants.distance[(stratum * n.actions + action) * n.actions + other]

@@ -1,7 +1,7 @@
-"""What the recommender froze at the last reveal, and acts from until the next.
+"""The snapshot: the recommender's knowledge, frozen at the last reveal and used until the next.
 
-Recommenders ask here for the features that they may act by: `blind_features` and `informed_features` say where they
-lie, as (numbers, place): action a's vector is numbers[place + a * d] and on.
+Recommenders get the features that they may use from here: `blind_features` and `informed_features` return their
+location as (numbers, place); action a's vector begins at numbers[place + a * d].
 """
 
 import math
@@ -16,14 +16,14 @@ from opportune.engine.hooks import freeze
 
 @step_function
 def take_over(p):  # type: ignore[no-untyped-def]
-    """The recommender takes over the revealer's knowledge of this moment and keeps it until the next reveal."""
+    """Copy the revealer's present knowledge into the snapshot, where it stays until the next reveal."""
     copy_knowledge(p.sizes, p.model, p.counts, p.snapshot)
     freeze(int(p.rule.recommender[0]), p)
 
 
 @step_function
 def copy_knowledge(n, model, counts, snapshot):  # type: ignore[no-untyped-def]
-    """Estimates, running means and the kept scores of blind rows, number by number."""
+    """Copy estimates, running means and the stored scores of blind rows, number by number."""
     snapshot.radius[0] = model.radius[0]
     for i in range(n.stride):
         snapshot.theta[i] = model.theta[i]
@@ -42,9 +42,9 @@ def copy_knowledge(n, model, counts, snapshot):  # type: ignore[no-untyped-def]
 
 @inner_function
 def score_frozen(p, stratum, radius):  # type: ignore[no-untyped-def]
-    """<bar(z, a), theta> + radius ||bar(z, a)|| by what was frozen.
+    """<bar(z, a), theta> + radius ||bar(z, a)|| from the snapshot.
 
-    Where blind features are not rows, they are left in scratch.blind.
+    Blind features that are not rows are left in scratch.blind.
     """
     n, frozen, ucb = p.sizes, p.snapshot, p.scratch.ucb
     if n.contexts > 0 and n.probabilities == KNOWN:
@@ -64,7 +64,7 @@ def score_frozen(p, stratum, radius):  # type: ignore[no-untyped-def]
 
 @step_function
 def shrink_frozen(p, stratum, action):  # type: ignore[no-untyped-def]
-    """V_h += bar bar' for the blind features of an action, of which it is known that it was taken."""
+    """V_h += bar bar' for the blind features of an action that was taken."""
     n, frozen, w = p.sizes, p.snapshot, p.scratch.w
     if n.contexts > 0 and n.probabilities == KNOWN:
         place = ((n.contexts + stratum) * n.actions + action) * n.d
@@ -78,7 +78,7 @@ def shrink_frozen(p, stratum, action):  # type: ignore[no-untyped-def]
 
 @inner_function
 def shrink_kept(n, constants, frozen, w, less):  # type: ignore[no-untyped-def]
-    """The kept widths of the blind rows after the same step: with c_j = x_j'w, width2_j += less c_j^2."""
+    """Update the stored widths of the blind rows: with c_j = x_j'w, width2_j += less c_j^2."""
     first, rows, table, d = n.contexts * n.actions, n.strata * n.actions, n.table, n.d
     for j in range(rows):
         c = 0.0
@@ -89,7 +89,7 @@ def shrink_kept(n, constants, frozen, w, less):  # type: ignore[no-untyped-def]
 
 @inner_function
 def blind_features(p, stratum):  # type: ignore[no-untyped-def]
-    """bar(z, a) as it was frozen: what the recommender goes by without a reveal."""
+    """bar(z, a) from the snapshot: the recommender's features without a reveal."""
     n = p.sizes
     if n.contexts > 0 and n.probabilities == KNOWN:
         return p.constants.rows, (n.contexts + stratum) * n.block
@@ -99,7 +99,7 @@ def blind_features(p, stratum):  # type: ignore[no-untyped-def]
 
 @inner_function
 def informed_features(p, moment):  # type: ignore[no-untyped-def]
-    """phi(s, a) at a reveal, or sen(q, a) where reported values are missing."""
+    """phi(s, a) at a reveal, or sen(q, a) if reported values are missing."""
     n = p.sizes
     if n.contexts == 0:
         if moment.context < 0:

@@ -1,8 +1,8 @@
-"""The version of the algorithm: a number that changes whenever decisions would.
+"""The version of the algorithm: a number that changes whenever decisions change.
 
-Every event of a record names it. A study stays on the version that it was launched with, to the end: a release with
-another number refuses the record, so nothing old need be kept in the code. Tests pin the decisions of a long record to
-this number; whoever changes a decision gives it the next one.
+Every event of a record contains it. A study keeps the version that it was launched with: a release with another
+number rejects the record, so the code need not support old versions. Tests pin the decisions of a long record to this
+number; a change of any decision requires the next number.
 """
 
 ALGORITHM = 1

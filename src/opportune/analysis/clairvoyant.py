@@ -1,7 +1,7 @@
-"""What the best revealer could have done: the clairvoyant, the auxiliary problem and the competitive ratio.
+"""The best possible reveals: the clairvoyant, the auxiliary problem and the competitive ratio.
 
 Gaps are `u*_{s_t} - v*`, time is the last axis, and the leading axes count sequences. A budget may be
-one number or an array, one number for each sequence. The equations stand in docs/paper.md, and in
+one number or an array, one number for each sequence. The equations are in docs/paper.md, and in
 Section 3 and Appendices C and D of the paper.
 """
 
@@ -21,15 +21,15 @@ from opportune.revealers.ranking import affordable, served, standing
 
 Floats = NDArray[np.float64]
 
-_ROUNDING = 1e-9  # lower bounds may exceed the budget by this much of it before they count as infeasible
+_ROUNDING = 1e-9  # lower bounds are infeasible only if they exceed the budget by more than this share of it
 
 
 def clairvoyant(gaps: ArrayLike, budget: ArrayLike) -> Floats:
-    """The revealer who knows every arrival (CLV): o = 1 on the `budget` largest positive gaps.
+    """The revealer that knows every arrival (CLV): o = 1 on the `budget` largest positive gaps.
 
         max_o sum_t o_t gap_t   subject to   sum_t o_t <= B,   0 <= o_t <= 1.
 
-    The last gap served may get a fraction; of equal gaps the earlier one is served first.
+    The last gap served may get a fraction; among equal gaps the earlier one is served first.
     """
     return _largest(*_sequences(gaps, budget))
 
@@ -40,13 +40,13 @@ def modified_clairvoyant(gaps: ArrayLike, budget: ArrayLike, disagreement: Array
         max_o sum_t o_t gap_t   subject to   sum_t o_t <= B,   0 <= o_t <= 1,   n_t (1 - o_t) <= beta_t.
 
     The constraint is a lower bound, o_t >= max(0, 1 - beta_t / n_t) where n_t > 0. It binds steps with a
-    negative gap too: they get their lower bound and no more. What is left fills the largest positive gaps.
-    Raises `InputError` where the lower bounds alone exceed the budget: no o satisfies them then.
+    negative gap too: they get their lower bound and no more. The remainder goes to the largest positive gaps.
+    Raises `InputError` if the lower bounds alone exceed the budget: then no o satisfies them.
     """
     n = _steps("disagreement", disagreement)
     beta = _steps("tolerance", tolerance, largest=np.inf)
     gap, limit = _sequences(gaps, budget, n.shape, beta.shape)
-    with np.errstate(over="ignore"):  # a tolerance that dwarfs the disagreement binds nothing
+    with np.errstate(over="ignore"):  # a tolerance far above the disagreement does not bind
         share = np.divide(beta, n, out=np.ones_like(gap), where=np.broadcast_to(n > 0.0, gap.shape))
     least = np.maximum(0.0, 1.0 - share)
     needed = least.sum(axis=-1)
@@ -55,7 +55,7 @@ def modified_clairvoyant(gaps: ArrayLike, budget: ArrayLike, disagreement: Array
         where = tuple(int(i) for i in np.argwhere(short)[0])
         place = f" in sequence {where}" if where else ""
         raise InputError(
-            f"infeasible: the learning constraint asks for {needed[where]:.6g} reveals{place}, the budget is "
+            f"infeasible: the learning constraint requires {needed[where]:.6g} reveals{place}, the budget is "
             f"{limit[where]:.6g}; expected a larger budget or tolerance"
         )
     return _fill(gap, limit, least)
@@ -70,9 +70,9 @@ def auxiliary(
 ) -> Floats:
     """The revealer's own rule with theta known and arrivals unknown (AUX): one online pass over the gaps.
 
-    Algorithm C.1 (PD1) without `disagreement`; with it Algorithm 1 (PD2), `disagreement` the sequence n_t and
+    Algorithm C.1 (PD1) without `disagreement`; with it Algorithm 1 (PD2), where `disagreement` is the sequence n_t and
     `tolerance` the initial beta_t. The rules are those that run live, from `opportune.revealers`. They are
-    made for gaps of at most 1 (docs/paper.md, scales).
+    designed for gaps of at most 1 (docs/paper.md, scales).
     """
     if (disagreement is None) != (tolerance is None):
         given = "disagreement" if tolerance is None else "tolerance"
@@ -94,9 +94,9 @@ def auxiliary(
 def paced_auxiliary(ranks: ArrayLike, budget: ArrayLike) -> Floats:
     """PACE with theta and p known and arrivals unknown (AUX): one online pass over the moments' ranks.
 
-        o_t = min(1, left)   if   rank_t <= rho,   rho = left / decisions to come, this one included.
+        o_t = min(1, left)   if   rank_t <= rho,   rho = left / future decisions, this one included.
 
-    With theta known there is no debt, so this is all of the rule: the budget-ratio policy of Arlotto and Gurvich
+    With theta known there is no debt, so this is the whole rule: the budget-ratio policy of Arlotto and Gurvich
     (2019). The rank of a moment, from `pace_ranks`, is the share of moments that are better; 0 is always served.
     """
     rank, limit = _sequences(_steps("ranks", ranks), budget)
@@ -107,7 +107,7 @@ def paced_auxiliary(ranks: ArrayLike, budget: ArrayLike) -> Floats:
 
 
 def pace_ranks(gaps: ArrayLike, probabilities: ArrayLike) -> Floats:
-    """How PACE ranks each context: above + tied/4, 0 where none is above, and 2 (never served) without a gain.
+    """The rank of each context under PACE: above + tied/4, 0 if none is above, and 2 (never served) without a gain.
 
     `gaps` and `probabilities` have the contexts on their last axis; above = P(G > g), tied = P(G = g).
     """
@@ -119,9 +119,9 @@ def pace_ranks(gaps: ArrayLike, probabilities: ArrayLike) -> Floats:
 
 
 def competitive_ratio(o: ArrayLike, gaps: ArrayLike, budget: ArrayLike) -> Floats:
-    """How much of the clairvoyant's gain a revealer got: sum_t o_t gap_t / sum_t o^CLV_t gap_t.
+    """The share of the clairvoyant's gain that a revealer got: sum_t o_t gap_t / sum_t o^CLV_t gap_t.
 
-    The baseline v* is out of both sums (docs/paper.md). Where nothing was to be gained the ratio is 1.
+    The baseline v* is excluded from both sums (docs/paper.md). If nothing can be gained, the ratio is 1.
     """
     probability = _steps("o", o)
     gap, limit = _sequences(gaps, budget, probability.shape)
@@ -131,21 +131,21 @@ def competitive_ratio(o: ArrayLike, gaps: ArrayLike, budget: ArrayLike) -> Float
 
 
 def minimum_gap(gaps: ArrayLike) -> Floats:
-    """The least positive gap of each sequence, pi_min; 0 where none is positive, and nothing guaranteed."""
+    """The least positive gap of each sequence, pi_min; 0 if none is positive, and then nothing is guaranteed."""
     gap = _gaps(gaps)
     least = np.min(gap, axis=-1, where=gap > 0.0, initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)
 
 
 def _largest(gap: Floats, budget: Floats) -> Floats:
-    """What `_fill` gives where it may start from nothing, by one sort: which gaps are served, not in which order."""
+    """The result of `_fill` from zero, by one sort: which gaps are served, without their order."""
     steps = gap.shape[-1]
     if steps == 0:
         return np.zeros_like(gap)
     served = np.minimum(np.ceil(budget), steps).astype(np.int64)[..., np.newaxis]
     ordered = np.sort(gap, axis=-1)
     last = np.take_along_axis(ordered, np.minimum(steps - served, steps - 1), axis=-1)
-    last = np.where(served > 0, np.maximum(last, 0.0), np.inf)  # the least gap that is served
+    last = np.where(served > 0, np.maximum(last, 0.0), np.inf)  # the least gap served
     out = (gap > last).astype(np.float64)
     tied = (gap == last) & (gap > 0.0)
     before = out.sum(axis=-1, keepdims=True) + np.cumsum(tied, axis=-1) - 1.0
@@ -153,7 +153,7 @@ def _largest(gap: Floats, budget: Floats) -> Floats:
 
 
 def _fill(gap: Floats, budget: Floats, least: Floats) -> Floats:
-    """Raise o from `least` towards 1 at the largest positive gaps, as far as the budget goes."""
+    """Raise o from `least` towards 1 at the largest positive gaps, as far as the budget allows."""
     order = np.argsort(-gap, axis=-1, kind="stable")
     wanted = np.take_along_axis(np.where(gap > 0.0, 1.0 - least, 0.0), order, axis=-1)
     before = np.cumsum(wanted, axis=-1) - wanted
@@ -165,9 +165,9 @@ def _fill(gap: Floats, budget: Floats, least: Floats) -> Floats:
 
 @driver_function
 def _run_rule(gaps, disagreement, tolerance, budgets, learning, out):  # type: ignore[no-untyped-def]
-    """Run PD1, or PD2 where `learning`, over each row of gaps; writes the probabilities to `out`.
+    """Run PD1, or PD2 if `learning`, over each row of gaps; writes the probabilities to `out`.
 
-    A single row of disagreements or tolerances is that of all rows.
+    A single row of disagreements or tolerances applies to all rows.
     """
     for row in range(gaps.shape[0]):
         n = disagreement[min(row, disagreement.shape[0] - 1)]
@@ -198,7 +198,7 @@ def _run_ranks(gaps, odds, out):  # type: ignore[no-untyped-def]
 
 @driver_function
 def _run_pace(ranks, budgets, out):  # type: ignore[no-untyped-def]
-    """Serve a moment where its rank is at most the share of those to come that the budget can pay for."""
+    """Serve a moment if its rank is at most the share of future moments that the budget can pay for."""
     steps = ranks.shape[1]
     for row in range(ranks.shape[0]):
         left = budgets[row]
@@ -227,7 +227,7 @@ def _steps(name: str, values: ArrayLike, largest: float = np.finfo(np.float64).m
 
 
 def _sequences(gaps: ArrayLike, budget: ArrayLike, *others: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """Gaps and budgets brought to one shape: (..., time) and (...)."""
+    """Gaps and budgets broadcast to one shape: (..., time) and (...)."""
     gap = _gaps(gaps)
     limit = _steps("budget", budget, largest=np.inf)
     try:
@@ -244,12 +244,12 @@ def _sequences(gaps: ArrayLike, budget: ArrayLike, *others: tuple[int, ...]) -> 
 
 
 def _spread(values: Floats, shape: tuple[int, ...]) -> Floats:
-    """The values brought to a shape: themselves if they have it, for they are a copy of what was given."""
+    """The values broadcast to a shape; unchanged if they have it, as they are already a copy of the input."""
     return values if values.shape == shape else np.array(np.broadcast_to(values, shape))
 
 
 def _rows(values: Floats, shape: tuple[int, ...]) -> Floats:
-    """Values of every step as rows: one for all if they do not differ between sequences, else one for each."""
+    """Values of every step as rows: one for all if they are the same for all sequences, else one for each."""
     if values.ndim <= 1:
         return _spread(values, shape[-1:])[np.newaxis]
     return _spread(values, shape).reshape(-1, shape[-1])

@@ -1,1 +1,1 @@
-"""How the algorithm is compiled: state by name, SIMD, hooks, threads, and where compiled code is kept."""
+"""How the algorithm is compiled: named state, SIMD, hooks, threads, and the cache of compiled code."""

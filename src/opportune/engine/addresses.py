@@ -1,10 +1,10 @@
-"""Arrays as compiled code sees them best: bare addresses.
+"""Arrays in the form that compiled code handles best: bare addresses.
 
-A NumPy array handed from one compiled function to the next is counted at every call, and counting costs more than a
-step's arithmetic. Drivers on the CPU therefore hand on `flat(array)`, which has neither count nor shape; step functions
-cannot tell the difference. Whoever holds the array must keep it for as long as the address is used.
+A NumPy array passed between compiled functions is reference-counted at every call, which costs more than a step's
+arithmetic. Drivers on the CPU therefore pass `flat(array)`, which has neither reference count nor shape; step functions
+work with either. The caller must keep the array alive while the address is in use.
 
-In the debug build an address knows how long its part is, and every access is checked against that.
+In the debug build an address knows the length of its part, and every access is checked against it.
 """
 
 import operator
@@ -19,11 +19,11 @@ from numba.np.arrayobj import make_array, populate_array
 
 from opportune.engine.compiled import CHECK_BOUNDS
 
-WIDTH = 8  # numbers in a vector register of a CPU
+WIDTH = 8  # numbers in a vector register of the CPU
 
 
 class Flat(types.CPointer if not CHECK_BOUNDS else types.Type):  # type: ignore[misc]
-    """The type of such an address: numbers are read and written as in an array, a slice with both ends is an array."""
+    """The type of such an address: numbers are read and written as in an array; a slice with both ends is an array."""
 
     def __init__(self, dtype: Any) -> None:
         if CHECK_BOUNDS:
@@ -86,7 +86,7 @@ def flat(typing_context, array):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def flat_at(typing_context, address, size, like):  # type: ignore[no-untyped-def]
-    """An address that was kept as a whole number, of an array with `size` numbers of the type of `like`."""
+    """An address that was stored as a whole number, of an array with `size` numbers of the type of `like`."""
     dtype = types.unliteral(like)
     kind = Flat(dtype)
 
@@ -104,7 +104,7 @@ def flat_at(typing_context, address, size, like):  # type: ignore[no-untyped-def
 
 @infer_global(operator.getitem)
 class _Slice(AbstractTemplate):  # type: ignore[misc]
-    """flat[begin:end] is an array; in the debug build flat[i] is looked up here too."""
+    """flat[begin:end] is an array; the debug build also resolves flat[i] here."""
 
     def generic(self, args, kws):  # type: ignore[no-untyped-def]
         if not isinstance(args[0], Flat):
@@ -164,7 +164,7 @@ if CHECK_BOUNDS:
 
 
 def vector_at(context: Any, builder: Any, kind: Any, value: Any, place_kind: Any, place: Any) -> Any:
-    """The address of the `WIDTH` numbers from `place` on, as of one vector."""
+    """The address of the `WIDTH` numbers from `place` on, as one vector."""
     place = _as_place(context, builder, place_kind, place)
     address = address_of(context, builder, kind, value, place, WIDTH)
     return builder.bitcast(address, ir.VectorType(ir.DoubleType(), WIDTH).as_pointer())

@@ -1,8 +1,8 @@
-"""What attributes a participant has in compiled code, for either of Numba's compilers: the CPU's and the GPU's.
+"""The attributes of a participant in compiled code, for both of Numba's compilers: the CPU's and the GPU's.
 
 `p.sizes.d`, `p.lengths.counts`, `p.model.theta`, `p.counts_array`; and for the rule or world with number 3,
-`p.revealer_3.state.debt`. `engine.named` and `simulation.cuda_views` say what the types are and how an attribute is
-found in memory; which ones there are, and of which types, is the same for both and is said here.
+`p.revealer_3.state.debt`. `engine.named` and `simulation.cuda_views` define the types and how an attribute is found in
+memory; the set of attributes and their kinds is the same for both and is defined here.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ CORE = {name: declared for name, declared in GROUPS.items() if declared is not N
 
 
 class Kinds(NamedTuple):
-    """A compiler's types: of a participant, its sizes and lengths, what an owner has, a group."""
+    """A compiler's types: of a participant, its sizes and lengths, an owner's groups, a group."""
 
     participant: type
     whole: type
@@ -25,12 +25,12 @@ class Kinds(NamedTuple):
 
 
 def declare_attributes(declare: Any, template: Any, kinds: Kinds, *, number: Any, part: Any) -> None:
-    """Tell a compiler the types of all attributes.
+    """Register the types of all attributes with a compiler.
 
     Args:
         declare: the compiler's `infer_getattr`.
         template: its `AttributeTemplate`.
-        kinds: its types. A participant's makes the others: `kind.whole(names)`, `kind.own(owner, declares)`,
+        kinds: its types. A participant's type creates the others: `kind.whole(names)`, `kind.own(owner, declares)`,
             `kind.group(name, fields)`.
         number: the type of a size.
         part: the type of a group's part.

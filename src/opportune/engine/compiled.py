@@ -1,12 +1,11 @@
-"""How functions are compiled, and where the compiled code is kept.
+"""How functions are compiled, and where compiled code is cached.
 
-Numba's own cache looks at a function's own file only: after an edit in `algorithm/model.py` every driver would keep
+Numba's own cache checks only the function's own file: after an edit in `algorithm/model.py` every driver would keep
 the old code. Ours keeps compiled code in the user's cache directory, in a folder named after a hash of
-everything that goes into it: all sources that are compiled, Numba's version, the processor, and the switches below.
-With revealers, recommenders or worlds that others have registered it is a folder within that one, named after their
-files.
+everything that affects it: all compiled sources, Numba's version, the processor, and the switches below.
+Registered revealers, recommenders or worlds from outside the package use a subfolder named after their files.
 
-OPPORTUNE_CHECK_BOUNDS=1 is the debug build: every access to an array's part is checked (engine.addresses).
+OPPORTUNE_CHECK_BOUNDS=1 selects the debug build, which checks every access to an array's part (engine.addresses).
 """
 
 import functools
@@ -36,10 +35,10 @@ SOURCES = ("engine", "algorithm", "revealers", "recommenders", "problems", "worl
 
 _COMPILES = re.compile(r"^from opportune\.engine\.compiled import .*(compiled|_function)", re.MULTILINE)
 
-extensions: dict[Path, str] = {}  # files of what others have registered, each with a hash of its content
-registered: list[str] = []  # what they have registered, in order
-listeners: list[Callable[[str], None]] = []  # are told the name of a driver that is about to be compiled
-loaded: set[str] = set()  # modules of which compiled code was taken from disk in this process
+extensions: dict[Path, str] = {}  # files of registered classes from outside, each with a hash of its content
+registered: list[str] = []  # the classes registered from outside, in order
+listeners: list[Callable[[str], None]] = []  # called with the name of a driver before it is compiled
+loaded: set[str] = set()  # modules whose compiled code was loaded from disk in this process
 
 
 @functools.cache
@@ -50,13 +49,13 @@ def code_hash() -> str:
 
 @functools.cache
 def build_hash() -> str:
-    """A hash of all that machine code depends on: the sources that are compiled, compiler, processor, switches."""
+    """A hash of everything that machine code depends on: compiled sources, compiler, processor, switches."""
     everything = (_hash_of(compiled_files()), numba.__version__, sys.version, _processor(), f"{CHECK_BOUNDS} {LINKED}")
     return hashlib.sha256("\0".join(everything).encode()).hexdigest()[:16]
 
 
 def compiled_files() -> list[Path]:
-    """The files that compiled functions are written in, or take constants from."""
+    """The files that contain compiled functions, or constants that these use."""
     whole = {PACKAGE / "engine", PACKAGE / "algorithm"}
     files = PACKAGE.rglob("*.py")
     return [path for path in files if path.parent in whole or _COMPILES.search(path.read_text(encoding="utf-8"))]
@@ -70,21 +69,21 @@ def _hash_of(paths: Iterable[Path]) -> str:
 
 
 def extension_hash() -> str:
-    """A hash of what others have registered; empty if nothing was."""
+    """A hash of the registered classes from outside; empty if there are none."""
     if not extensions:
         return ""
     return hashlib.sha256("\0".join([*registered, *sorted(extensions.values())]).encode()).hexdigest()[:16]
 
 
 def _processor() -> str:
-    from llvmlite import binding  # noqa: PLC0415  (only asked for its processor)
+    from llvmlite import binding  # noqa: PLC0415  (needed only for the processor's name)
 
     return f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
 
 
 @functools.cache
 def cache_folder() -> Path:
-    """Where compiled code lies: OPPORTUNE_CACHE_DIR, else the user's cache directory, else a temporary one."""
+    """The folder of compiled code: OPPORTUNE_CACHE_DIR, else the user's cache directory, else a temporary one."""
     home = os.environ.get("OPPORTUNE_CACHE_DIR") or os.environ.get("NUMBA_CACHE_DIR")
     if home:
         base = Path(home)
@@ -110,12 +109,12 @@ def _user() -> str:
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]
-    """Compiled code of one function: in our folder, good for as long as registered extensions are the same."""
+    """The cache location of one function: in our folder, valid while the registered extensions stay the same."""
 
     def __init__(self, py_func: Any, py_file: str) -> None:
         path = Path(py_file)
         self._file = path.name
-        if not path.is_relative_to(PACKAGE):  # two files of others may have one name
+        if not path.is_relative_to(PACKAGE):  # two files from outside may have the same name
             self._file += "-" + hashlib.sha256(str(path).encode()).hexdigest()[:8]
 
     def get_cache_path(self) -> str:
@@ -141,7 +140,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         locator, file = self._impl.locator, self._cache_file
-        if file._source_stamp != locator.get_source_stamp():  # extensions have come since
+        if file._source_stamp != locator.get_source_stamp():  # extensions were registered since
             self._cache_file: Any = IndexDataCacheFile(
                 locator.get_cache_path(), self._impl.filename_base, locator.get_source_stamp()
             )
@@ -156,14 +155,14 @@ class _Cache(FunctionCache):  # type: ignore[misc]
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
             super().save_overload(sig, data)
-        except OSError as error:  # such as a full disk: what was compiled is still good
+        except OSError as error:  # such as a full disk; the code in memory is still valid
             self.disable()
             where = f"{self._impl.locator.get_cache_path()} ({error.strerror or error})"
-            warnings.warn(f"compiled code cannot be kept in {where}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"compiled code cannot be cached in {where}", RuntimeWarning, stacklevel=2)
 
 
 def compiled(**options: Any) -> Callable[[Any], Any]:
-    """`numba.njit` with these options for what Python calls: a driver. Its code is kept on disk."""
+    """`numba.njit` with these options for drivers, which Python calls. Their code is cached on disk."""
 
     def decorate(function: Any) -> Any:
         if SIMULATED:
@@ -176,7 +175,7 @@ def compiled(**options: Any) -> Callable[[Any], Any]:
 
 
 def part(**options: Any) -> Callable[[Any], Any]:
-    """`numba.njit` with these options for what compiled functions call. No Python wrapper is built for it."""
+    """`numba.njit` with these options for functions that only compiled functions call. No Python wrapper is built."""
 
     def decorate(function: Any) -> Any:
         if SIMULATED:
@@ -191,28 +190,28 @@ PART: dict[str, Any] = {"pipeline_class": PartCompiler} if LINKED else {}
 WHOLE: dict[str, Any] = {"pipeline_class": WholeCompiler} if LINKED else {}
 NUMBERS = {"error_model": "numpy"}  # divisions by 0 give infinities, as elsewhere, and need no check
 
-# A step function: called from other compiled functions only. Whether it is put into its caller is the compiler's
-# choice; left unsaid, Numba would take over what was said of whichever function happened to call it first.
+# A step function: called only from other compiled functions. The compiler decides whether to inline it; without an
+# explicit value, Numba would apply the option of whichever function happened to call it first.
 step_function = part(forceinline=False)
 
-# One that Python calls.
+# A driver, which Python calls.
 driver_function = compiled()
 
-# A step function that stands in every step's way: put into its caller, which saves handing over its arguments.
+# A step function on the path of every step: inlined, which saves passing its arguments.
 inner_function = part(forceinline=True)
 
-# The large ones among these: put into their caller before it is compiled, so that they are compiled once, not at every
-# level between a driver and them.
+# The large ones among these: inlined before their caller is compiled, so that they are compiled once instead of at
+# every level between a driver and them.
 hot_function = compiled(inline="always")
 
 
 def dual_function(function: Any) -> Any:
-    """A function that compiled functions call, and Python as well: an equation, a draw."""
+    """A function that both compiled functions and Python call: an equation, a draw."""
     return _dual(function, inline=False)
 
 
 def inner_dual_function(function: Any) -> Any:
-    """A dual function put into its caller: one that takes arrays, whose references would be counted at every call."""
+    """An inlined dual function, for functions of arrays, which would otherwise be reference-counted at every call."""
     return _dual(function, inline=True)
 
 

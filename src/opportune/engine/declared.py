@@ -1,23 +1,22 @@
-"""What a run consists of: every number is declared once; places, named views, reset and saved states are generated.
+"""The numbers of a run: each is declared once; offsets, named views, reset and saved states are generated.
 
-A run's numbers lie in a few flat arrays. Each array holds *groups*, each group *parts*: `p.model.theta[i]` is a number
-of the part `theta` of the group `model`. Groups are NamedTuples; the dimensions of a part stand in its annotation, with
-the range of its numbers where that is worth checking in a saved state. The groups below belong to everyone.
-Revealers, recommenders and worlds declare their own (`Declares`), which compiled code sees as `own.settings`,
-`own.state` and so on. `engine.sizes` has the sizes that dimensions are called after; `engine.layout` gives every part
-its place.
+A run's numbers are in a few flat arrays. Each array contains *groups*, each group *parts*: `p.model.theta[i]` is a
+number of the part `theta` of the group `model`. Groups are NamedTuples; a part's annotation contains its dimensions
+and, if saved states should be checked for it, the range of its numbers. The groups below exist in every run. Revealers,
+recommenders and worlds declare their own (`Declares`), which compiled code sees as `own.settings`, `own.state` and so
+on. `engine.sizes` defines the sizes that name dimensions; `engine.layout` assigns every part its place.
 
-Participants who share a budget or a model are handed the same array.
+Participants who share a budget or a model get the same array.
 
-Feature vectors come in blocks, one vector per action. Block k of `rows` is context k; where probabilities are known
-there follow one block per public stratum (blind features) and, with reported variables, one per sensed part.
+Feature vectors come in blocks, one vector per action. Block k of `rows` is context k; if probabilities are known, one
+block per public stratum follows (blind features) and, with reported variables, one per sensed part.
 """
 
 import functools
 import math
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
-# How the context distribution is known.
+# The agents' knowledge of the context distribution.
 KNOWN = 0
 PLUGIN = 1
 OPTIMISTIC = 2
@@ -26,40 +25,40 @@ OPTIMISTIC = 2
 UNIFORM = 0
 POINTWISE = 1
 
-# How a recommender's actions come about: one for certain, a mixture that it writes down, equal coins; or by draws of
-# its own, so that nobody can tell how probable an action was.
+# How a recommender's actions arise: one with certainty, a mixture that it writes down, equal coins; or by its own
+# draws, with unknown probabilities of actions.
 CERTAIN = 0
 MIXED = 1
 EQUAL = 2
 UNTOLD = 3
 
-# How gaps are scaled: by a constant (`range`, `gap`) or by the revealer's present largest gap (`adaptive`).
+# The scaling of gaps: by a constant (`range`, `gap`) or by the revealer's current largest gap (`adaptive`).
 CONSTANT = 0
 ADAPTIVE = 1
 
-# How much of a moment is seen: the rows of its masks (algorithm.masks).
+# The views of a moment, which are the rows of its masks (algorithm.masks).
 PUBLIC_PART = 0
 SENSED_PART = 1
 WHOLE = 2
 VIEWS = 3
 
-# How rewards are drawn around their linear mean (worlds.common).
+# The distribution of rewards around their linear mean (worlds.common).
 GAUSSIAN = 0
 BINARY = 1
 COUNTED = 2
 
-EVENTS = 5  # kinds of events that history variables are of (algorithm.history)
-STAFF_DAYS = 4  # staff days whose nudges are counted: at one time zones have no more than three dates
-BESIDE_CHANCES = 2  # numbers beside the probabilities of actions: the draw, and the action intended
+EVENTS = 5  # kinds of events that history variables summarise (algorithm.history)
+STAFF_DAYS = 4  # staff days whose nudges are counted: time zones have at most three dates at one time
+BESIDE_CHANCES = 2  # numbers after the probabilities of actions: the draw and the intended action
 
-SEARCH_ROWS = 12  # rows of scratch space of the optimistic search, besides two for each context
-MOST_PARTS = 15  # that a rule or a world may declare in one group of its own
+SEARCH_ROWS = 12  # rows of scratch space of the optimistic search, in addition to two for each context
+MOST_PARTS = 15  # the most parts in one group of a rule or a world
 
 Numbers = Any  # float64 numbers: an address on the CPU, an array on a GPU and in the simulator
 
 
 class Range(NamedTuple):
-    """What the numbers of a part can be; `most` may name a limit, which saved states are checked against."""
+    """The valid range of a part's numbers; `most` may name a limit that saved states are checked against."""
 
     least: float = -math.inf
     most: float | str = math.inf
@@ -68,7 +67,7 @@ class Range(NamedTuple):
 
 NOT_NEGATIVE = Range(0.0)
 SHARE = Range(0.0, 1.0)
-COUNT = Range(0.0, "decisions", whole=True)  # at most as many as there were decisions
+COUNT = Range(0.0, "decisions", whole=True)  # at most the number of decisions so far
 AMOUNT = Range(0.0, "decisions")
 ACTION = Range(0.0, "last_action", whole=True)
 STRATUM = Range(0.0, "last_stratum", whole=True)
@@ -78,67 +77,67 @@ class Constants(NamedTuple):
     """What both agents know beforehand about a problem."""
 
     noise: Annotated[Numbers, 1]  # R
-    regularisation: Annotated[Numbers, 2, "d"]  # Lambda's diagonal (lam for all, unless given), by the kind of radius
-    prior: Annotated[Numbers, 2]  # how far theta may be from its prior mean, by the norm of Lambda: sqrt(lam) W
+    regularisation: Annotated[Numbers, 2, "d"]  # Lambda's diagonal (lam for all by default), by kind of radius
+    prior: Annotated[Numbers, 2]  # a bound on the distance of theta from mu in the norm of Lambda: sqrt(lam) W
     prior_mean: Annotated[Numbers, "d"]  # mu
     confidence: Annotated[Numbers, 1]  # 2 ln(1/delta)
     delta: Annotated[Numbers, 1]
     horizon: Annotated[Numbers, 1]  # T
     rows: Annotated[Numbers, "blocks", "actions", "d"]
-    lists: Annotated[Numbers, "listed", "actions", "d"]  # places of each row's nonzero numbers, then these numbers
-    columns: Annotated[Numbers, "d", "table"]  # the rows once more, the other way round
+    lists: Annotated[Numbers, "listed", "actions", "d"]  # indices of each row's nonzero numbers, then these numbers
+    columns: Annotated[Numbers, "d", "table"]  # the rows transposed
     stratum_of: Annotated[Numbers, "contexts"]
     sense_of: Annotated[Numbers, "contexts"]
     stratum_of_sense: Annotated[Numbers, "parts"]
     sense_probability: Annotated[Numbers, "parts"]
-    start: Annotated[Numbers, "means", "actions", "d"]  # means before anything was counted (or for good, if known)
+    start: Annotated[Numbers, "means", "actions", "d"]  # means before any count (or at all times, if known)
     distance: Annotated[Numbers, "distances", "actions", "actions"]  # between two actions' blind features, if rows
-    hidden: Annotated[Numbers, "moment", "d"]  # 1 where a coordinate is not public, contexts not finite
+    hidden: Annotated[Numbers, "moment", "d"]  # 1 if a coordinate is not public, contexts not finite
     unsensed: Annotated[Numbers, "moment", "d"]  # 1 where a coordinate depends on something reported
     weight: Annotated[Numbers, "variables"]  # what a variable's level adds to the number of its stratum
-    corner: Annotated[Numbers, "corners", "variables"]  # extreme values; NaN where the moment's own counts
+    corner: Annotated[Numbers, "corners", "variables"]  # extreme values; NaN where the moment's own value applies
     code: Annotated[Numbers, "code"]  # the feature program: see algorithm.features
     atom_end: Annotated[Numbers, "atoms"]
     factor: Annotated[Numbers, "moment", "d", "factors"]
     forbidden: Annotated[Numbers, "masks", "actions"]  # contexts finite, some actions forbidden: see algorithm.masks
-    condition: Annotated[Numbers, "condition"]  # otherwise: when they are
+    condition: Annotated[Numbers, "condition"]  # otherwise, the conditions that forbid them
     condition_end: Annotated[Numbers, "conditions"]
-    doubt: Annotated[Numbers, "conditions"]  # how true a condition must be for the action to be forbidden
+    doubt: Annotated[Numbers, "conditions"]  # the least truth value at which a condition forbids its action
     sight: Annotated[Numbers, "sighted"]  # who sees each variable
     history: Annotated[Numbers, "histories", 9]  # of history variables: see algorithm.history
 
 
 class Rule(NamedTuple):
-    """A policy in numbers, for one problem and horizon; revealer and recommender have settings of their own."""
+    """A policy as numbers, for one problem and horizon; revealer and recommender have their own settings."""
 
     revealer: Annotated[Numbers, 1]  # its number in the registry
     recommender: Annotated[Numbers, 1]  # its number in the registry
     amount: Annotated[Numbers, 1]  # B
     hard: Annotated[Numbers, 1]
-    counted: Annotated[Numbers, 1]  # 1: nudges are charged once they are made, not their probabilities
+    counted: Annotated[Numbers, 1]  # 1: nudges made are charged, instead of their probabilities
     growth: Annotated[Numbers, 1]  # c = (1 + 1/B)^B
-    decisions: Annotated[Numbers, 1]  # that the budget is for
-    sharers: Annotated[Numbers, 1]  # participants that it is for
+    decisions: Annotated[Numbers, 1]  # the number of decisions that the budget is for
+    sharers: Annotated[Numbers, 1]  # the number of participants that it is for
     member: Annotated[Numbers, 1]  # this participant's number among them
     radius: Annotated[Numbers, 1]  # UNIFORM, POINTWISE
-    prior_every: Annotated[Numbers, 1]  # decision times between two updates of mu and tau; 0: there are none
-    kappa: Annotated[Numbers, 1]  # multiplies the radius where actions are chosen
+    prior_every: Annotated[Numbers, 1]  # decision times between two updates of mu and tau; 0: no updates
+    kappa: Annotated[Numbers, 1]  # multiplies the radius in the choice of actions
     chances: Annotated[Numbers, 1]  # CERTAIN, MIXED, EQUAL, UNTOLD
     floor: Annotated[Numbers, 1]  # eps, the least probability of every allowed action; 0: none
     scaling: Annotated[Numbers, 1]  # CONSTANT, ADAPTIVE
     scale: Annotated[Numbers, 1]
     run_in: Annotated[Numbers, 1]  # decision points without nudges at the beginning
     run_in_equal: Annotated[Numbers, 1]  # 1: actions in the run-in are drawn, each equally likely
-    run_in_action: Annotated[Numbers, 1]  # otherwise this one is taken
-    per_week: Annotated[Numbers, 1]  # the most nudges for one participant in any seven days; 0: any number
-    least_hours_between: Annotated[Numbers, 1]  # two nudges for one participant
-    per_day: Annotated[Numbers, 1]  # the most nudges that staff can make in a day; 0: any number
+    run_in_action: Annotated[Numbers, 1]  # otherwise this action is taken
+    per_week: Annotated[Numbers, 1]  # the most nudges for one participant in any seven days; 0: no limit
+    least_hours_between: Annotated[Numbers, 1]  # between two nudges for one participant
+    per_day: Annotated[Numbers, 1]  # the most nudges that staff can make in a day; 0: no limit
 
 
 class Model(NamedTuple):
-    """What was learned of the reward: one per participant, or one for all of them (`pooled`).
+    """The learned model of the reward: one per participant, or one for all of them (`pooled`).
 
-    Random effects also have what participants have in common, and what was observed.
+    With random effects it also contains the shared prior and sums of the observations.
     """
 
     theta: Annotated[Numbers, "stride"]
@@ -154,15 +153,15 @@ class Model(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Which contexts one participant's revealer has seen, and what waits for a reveal to uncover it."""
+    """The contexts that one participant's revealer has seen, and the steps that wait for a reveal."""
 
-    total: Annotated[Numbers, "counted", "actions", "d"]  # sums of features seen
+    total: Annotated[Numbers, "counted", "actions", "d"]  # sums of the features seen
     count: Annotated[Numbers, "counted"]
     seen: Annotated[Numbers, "tallied"]  # how often each context was seen
     pending_seen: Annotated[Numbers, "pending"]  # steps whose context nobody has seen yet
     pending_count: Annotated[Numbers, "pending", "actions"]  # those of them with a reward
-    pending_total: Annotated[Numbers, "pending", "actions"]  # the sum of these
-    held_values: Annotated[Numbers, "held", "variables"]  # pending steps where contexts are not finite, a row each
+    pending_total: Annotated[Numbers, "pending", "actions"]  # the sum of these rewards
+    held_values: Annotated[Numbers, "held", "variables"]  # pending steps if contexts are not finite, one per row
     held_action: Annotated[Numbers, "held"]
     held_state: Annotated[Numbers, "held"]  # 0: nothing held, 1: pending, 2: pending with a reward
     held_reward: Annotated[Numbers, "held"]
@@ -170,31 +169,31 @@ class Counts(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """What the recommender froze at the last reveal: enough to act from until the next, for any recommender."""
+    """The recommender's knowledge, frozen at the last reveal: enough for any recommender until the next one."""
 
     theta: Annotated[Numbers, "stride"]
     cov: Annotated[Numbers, "d", "stride"]
     radius: Annotated[Numbers, 1, NOT_NEGATIVE]
     total: Annotated[Numbers, "counted", "actions", "d"]
     count: Annotated[Numbers, "counted", NOT_NEGATIVE]
-    mean: Annotated[Numbers, "kept"]  # <bar(z, a), theta> of every blind row, where the table keeps scores
+    mean: Annotated[Numbers, "kept"]  # <bar(z, a), theta> of every blind row, if the table stores scores
     width2: Annotated[Numbers, "kept"]  # bar' cov bar of these rows
 
 
 class Contacts(NamedTuple):
-    """When this participant was last in touch."""
+    """The participant's contacts and the points to come."""
 
     last_reveal: Annotated[Numbers, 1, COUNT]  # its step; 0: none yet
     since: Annotated[Numbers, 1, COUNT]  # steps settled without a reveal since
     opened: Annotated[Numbers, 1, COUNT]  # steps at which the app was opened unasked
-    foreseen: Annotated[Numbers, 1, NOT_NEGATIVE]  # decision points to come whose calendar is known
-    open_left: Annotated[Numbers, 1, NOT_NEGATIVE]  # those of them that it leaves open
-    made: Annotated[Numbers, 1, COUNT]  # nudges, where the policy has limits
-    made_at: Annotated[Numbers, "remembered"]  # hours of the latest ones, one place after the other
+    foreseen: Annotated[Numbers, 1, NOT_NEGATIVE]  # future decision points whose calendar is known
+    open_left: Annotated[Numbers, 1, NOT_NEGATIVE]  # those of them that the calendar leaves open
+    made: Annotated[Numbers, 1, COUNT]  # nudges, if the policy has limits
+    made_at: Annotated[Numbers, "remembered"]  # hours of the latest ones, in a ring
 
 
 class Past(NamedTuple):
-    """What is on record of a participant's latest decision points, for history variables; step t has place t % past."""
+    """The record of a participant's latest decision points, for history variables; step t has index t % past."""
 
     step: Annotated[Numbers, "past", COUNT]
     rewarded: Annotated[Numbers, "past", SHARE]  # 1: the reward has arrived
@@ -206,35 +205,35 @@ class Past(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What was spent: one per participant, or one for all of them (`shared`)."""
+    """The spending: one per participant, or one for all of them (`shared`)."""
 
     price: Annotated[Numbers, 1, NOT_NEGATIVE]
     spent: Annotated[Numbers, 1, AMOUNT]
     nudges: Annotated[Numbers, 1, COUNT]
-    points: Annotated[Numbers, 1]  # decision points there have been
+    points: Annotated[Numbers, 1]  # decision points so far
     opened: Annotated[Numbers, 1, COUNT]  # those at which the app was opened unasked
-    foregone: Annotated[Numbers, 1]  # decision points that will not come, as their participants have left
-    open: Annotated[Numbers, 1, COUNT]  # decision points there have been that the calendar left open
+    foregone: Annotated[Numbers, 1]  # decision points that will not happen, as their participants have left
+    open: Annotated[Numbers, 1, COUNT]  # decision points so far that the calendar left open
     capped: Annotated[Numbers, 1, COUNT]  # those of them at which a cap was reached
-    foreseen: Annotated[Numbers, 1, NOT_NEGATIVE]  # decision points to come whose calendar is known
-    open_left: Annotated[Numbers, 1, NOT_NEGATIVE]  # those of them that it leaves open
+    foreseen: Annotated[Numbers, 1, NOT_NEGATIVE]  # future decision points whose calendar is known
+    open_left: Annotated[Numbers, 1, NOT_NEGATIVE]  # those of them that the calendar leaves open
 
 
 class Staff(NamedTuple):
-    """The nudges of the latest days: those of one participant, or of all where staff can make only so many."""
+    """The nudges of the latest days: of one participant, or of all if staff have a daily limit."""
 
     day: Annotated[Numbers, STAFF_DAYS, Range(whole=True)]
     nudges_made: Annotated[Numbers, STAFF_DAYS, COUNT]
 
 
 class Scratch(NamedTuple):
-    """Room to work in; nothing here outlives a call, but for the moment's values and features within a step."""
+    """Scratch space; only the moment's values and features survive a call, within a step."""
 
     values: Annotated[Numbers, "variables"]
-    other: Annotated[Numbers, "variables"]  # values of another moment
+    other: Annotated[Numbers, "variables"]  # the values of another moment
     atom: Annotated[Numbers, "atom_room"]
     x: Annotated[Numbers, "moment", "actions", "d"]  # full features of the moment, contexts not finite
-    y: Annotated[Numbers, "moment", "actions", "d"]  # features of another moment
+    y: Annotated[Numbers, "moment", "actions", "d"]  # the features of another moment
     blind: Annotated[Numbers, "averaged", "actions", "d"]
     w: Annotated[Numbers, "stride"]
     ucb: Annotated[Numbers, "actions"]
@@ -242,19 +241,19 @@ class Scratch(NamedTuple):
     truth: Annotated[Numbers, "truths"]
     centre: Annotated[Numbers, "random", "stride"]  # sums over participants, for mu
     spread: Annotated[Numbers, "random", "stride"]  # and for tau
-    declined: Annotated[Numbers, 1]  # why the revealer, asked, says that there can be no nudge
-    chance: Annotated[Numbers, "chances"]  # probabilities of actions, the draw and the intended one: algorithm.chances
+    declined: Annotated[Numbers, 1]  # the revealer's own reason why no nudge is possible
+    chance: Annotated[Numbers, "chances"]  # probabilities of actions, the draw, the intended action: algorithm.chances
     # the optimistic search
     lower: Annotated[Numbers, "searched"]
     upper: Annotated[Numbers, "searched"]
-    flat: Annotated[Numbers, "searched"]  # means of one action
+    flat: Annotated[Numbers, "searched"]  # the means of one action
     mixture: Annotated[Numbers, "actions", "searched"]  # the maximising probabilities of each action
     gram: Annotated[Numbers, "searched", "searched"]
     work: Annotated[Numbers, "search_rows", "searched"]
 
 
 class Proposed(NamedTuple):
-    """What a live agent's proposal found, kept until the step is settled."""
+    """The results of a live agent's proposal, kept until the step is settled."""
 
     gap: Annotated[Numbers, 1]
     price: Annotated[Numbers, 1]
@@ -262,18 +261,18 @@ class Proposed(NamedTuple):
     tolerance: Annotated[Numbers, 1]
     disagreement: Annotated[Numbers, 1]
     fresh_action: Annotated[Numbers, 1]
-    stale_action: Annotated[Numbers, 1]  # the one intended without a reveal
-    standing_action: Annotated[Numbers, 1]  # the one drawn in its place
+    stale_action: Annotated[Numbers, 1]  # the action intended without a reveal
+    standing_action: Annotated[Numbers, 1]  # the action drawn in its place
     nudged: Annotated[Numbers, 1]
     reason: Annotated[Numbers, 1]
 
 
 class Happenings(NamedTuple):
-    """What a world does to decision points and rewards: see worlds.common."""
+    """A world's effect on decision points and rewards: see worlds.common."""
 
     kind: Annotated[Numbers, 1]  # the world's number in the registry
     open_rate: Annotated[Numbers, "strata"]
-    opens_hold: Annotated[Numbers, 1]  # an opening holds for this many steps in a row (a day's)
+    opens_hold: Annotated[Numbers, 1]  # an opening lasts for this many consecutive steps (those of a day)
     response_rate: Annotated[Numbers, "strata"]
     response_spread: Annotated[Numbers, 1]
     habituation: Annotated[Numbers, 1]
@@ -285,23 +284,23 @@ class Happenings(NamedTuple):
     reward_rate: Annotated[Numbers, 1]
     reward_delay: Annotated[Numbers, 1]
     family: Annotated[Numbers, 1]  # GAUSSIAN, BINARY, COUNTED
-    bends: Annotated[Numbers, 1]  # 1: the expected reward is not the linear mean itself
+    bends: Annotated[Numbers, 1]  # 1: the expected reward differs from the linear mean
     least_reward: Annotated[Numbers, 1]
     most_reward: Annotated[Numbers, 1]
 
 
 class Lately(NamedTuple):
-    """What a simulated participant went through lately."""
+    """The recent past of a simulated participant."""
 
-    nudged: Annotated[Numbers, "habituated"]  # 1 at a decision point with a nudge; step t has place t % habituated
+    nudged: Annotated[Numbers, "habituated"]  # 1 at a decision point with a nudge; step t has index t % habituated
     nudges: Annotated[Numbers, 1]  # the sum of these
-    context: Annotated[Numbers, 1]  # 1 + the last step's context, where contexts may stay; 0 before the first
+    context: Annotated[Numbers, 1]  # 1 + the last step's context, if contexts may persist; 0 before the first
 
 
 class Calendar(NamedTuple):
-    """When a simulated participant's decision points are, and what staff and participant allow there."""
+    """The times of a simulated participant's decision points, and whether staff and participant allow nudges there."""
 
-    start: Annotated[Numbers, 1]  # the slot of its first decision point, by which participants take turns
+    start: Annotated[Numbers, 1]  # the slot of the first decision point, which sets the order of participants
     closed: Annotated[Numbers, "timed"]
     hours: Annotated[Numbers, "timed"]
     day: Annotated[Numbers, "timed"]
@@ -309,10 +308,10 @@ class Calendar(NamedTuple):
 
 
 class Mail(NamedTuple):
-    """Rewards that are under way in a simulation: one row per decision point."""
+    """Rewards in transit in a simulation: one row per decision point."""
 
     came: Annotated[Numbers, "letters"]  # the step at whose end the reward arrives; 0: none
-    due: Annotated[Numbers, "letters"]  # and the one at whose end it is learned from
+    due: Annotated[Numbers, "letters"]  # and the step at whose end it is learned from
     step: Annotated[Numbers, "letters"]
     stratum: Annotated[Numbers, "letters"]
     sense: Annotated[Numbers, "letters"]
@@ -328,11 +327,11 @@ class Nothing(NamedTuple):
 
 
 class Declares(NamedTuple):
-    """The groups that a revealer, a recommender or a world has of its own.
+    """The groups that a revealer, a recommender or a world declares.
 
-    Settings are what people choose, in numbers; the state is what it remembers of a participant (of a world: its own
-    past), saved with it and 0 at the start; what participants who share a budget share is `shared`; scratch outlives no
-    call; notes are what a revealer went by, for those who ask why.
+    `settings` are what people choose, as numbers; `state` is the memory about a participant (of a world: its own past),
+    saved with the participant and 0 at the start; `shared` is what participants with a common budget share; `scratch`
+    does not survive a call; `notes` are the numbers behind a revealer's decision, for explanations.
     """
 
     settings: type = Nothing
@@ -343,14 +342,14 @@ class Declares(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Who declares groups, with the lengths of their dimensions."""
+    """A declaring rule or world, with the lengths of its dimensions."""
 
     declares: Declares = Declares()
     extents: tuple[tuple[str, int], ...] = ()
 
 
 class Owners(NamedTuple):
-    """Who takes part in a run, besides the core."""
+    """The rules and the world of a run."""
 
     revealer: Owner = Owner()
     recommender: Owner = Owner()
@@ -373,16 +372,16 @@ ARRAYS: dict[str, dict[str, type | None]] = {
     "world": {"happenings": Happenings, "calendar": Calendar, "world.settings": None},
     "history": {"lately": Lately, "mail": Mail, "world.state": None},
 }  # fmt: skip
-"""The groups of each array; those without a declaration are their owner's."""
+"""The groups of each array; None stands for an owner's own declaration."""
 GROUPS: dict[str, type | None] = {name: declared for groups in ARRAYS.values() for name, declared in groups.items()}
 ARRAY_OF: dict[str, str] = {name: array for array, groups in ARRAYS.items() for name in groups}
 STATE = ("model", "counts", "snapshot", "memory", "budget", "staff")
-"""The arrays that a participant's state consists of."""
+"""The arrays of a participant's state."""
 
 
 @functools.cache
 def parts_of(declared: type) -> dict[str, tuple[str | int, ...]]:
-    """The dimensions of each part of a group, as declared."""
+    """The declared dimensions of each part of a group."""
     return {
         name: tuple(each for each in hint.__metadata__ if not isinstance(each, Range))
         for name, hint in get_type_hints(declared, include_extras=True).items()
@@ -391,7 +390,7 @@ def parts_of(declared: type) -> dict[str, tuple[str | int, ...]]:
 
 @functools.cache
 def ranges_of(declared: type) -> dict[str, Range]:
-    """The ranges of a group's parts, of those that have one."""
+    """The ranges of those parts of a group that have one."""
     hints = get_type_hints(declared, include_extras=True).items()
     found = {name: [each for each in hint.__metadata__ if isinstance(each, Range)] for name, hint in hints}
     return {name: ranges[0] for name, ranges in found.items() if ranges}

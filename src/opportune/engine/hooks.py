@@ -1,9 +1,9 @@
-"""Which revealers, recommenders and worlds there are, and how compiled code finds the right one.
+"""The registries of revealers, recommenders and worlds, and how compiled code finds the right one.
 
 Each kind has a registry; an entry is a class with settings and compiled functions. A *hook* is a place in the step
-functions where the entry's own function is called: `consult(kind, ...)` becomes, when it is compiled, a chain of
-`if kind == 0: ... if kind == 1: ...` over the entries that are registered by then. On a GPU it is a chain over those
-that a kernel is built for; the simulator, which runs Python, looks the function up.
+functions where the entry's own function is called: `consult(kind, ...)` compiles to a chain of `if kind == 0: ...
+if kind == 1: ...` over the entries registered by then. On a GPU the chain covers only the entries that a kernel is
+built for; the simulator, which runs Python, looks the function up.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from numba.extending import overload
 
 from opportune.engine.compiled import NUMBERS, PART, extensions, loaded, registered
 
-# Where compiled code contains a hook's chain.
+# The modules whose compiled code contains chains of hooks.
 HOOKED = tuple(
     f"opportune.{name}"
     for name in ("algorithm.protocol", "algorithm.chances", "algorithm.snapshot", "simulation.", "live.")
@@ -32,9 +32,9 @@ class Registry:
         self.compiled = False
 
     def add(self, entry: Any, *, files: Mapping[Path, str] | None = None) -> Any:
-        """Give a class its number.
+        """Assign a class its number.
 
-        The `files` of one from outside the package, with hashes, join what compiled code is recognised by.
+        For a class from outside the package, `files` with their hashes identify its compiled code.
         """
         entry.number = len(self.entries)
         self.entries.append(entry)
@@ -46,7 +46,7 @@ class Registry:
 
     @property
     def closed(self) -> bool:
-        """Whether there is compiled code in this process that does not know entries to come."""
+        """Whether this process has compiled code that lacks entries registered later."""
         return self.compiled or any(module.startswith(HOOKED) for module in loaded)
 
     def named(self) -> Mapping[str, Any]:
@@ -63,7 +63,7 @@ class Registry:
     def hook(self, name: str, arguments: str) -> Any:
         """A function (kind, p, *arguments) that calls `name(p, own, *arguments)` of the entry with that number.
 
-        `own` has what the entry declares: settings, state, ... (engine.declared.Declares).
+        `own` contains the groups that the entry declares: settings, state, ... (engine.declared.Declares).
         """
 
         def look_up(kind: int, p: Any, *rest: Any) -> Any:
@@ -87,7 +87,7 @@ class Registry:
         return stub
 
     def _chain(self, name: str, given: str, used: tuple[int, ...]) -> Any:
-        """The chain of calls over the entries that are used."""
+        """The chain of calls over the entries used."""
         scope: dict[str, Any] = {f"entry_{i}": getattr(entry, name) for i, entry in enumerate(self.entries)}
         scope["__name__"] = __name__
 
@@ -104,18 +104,18 @@ REVEALERS = Registry("revealer")
 RECOMMENDERS = Registry("recommender")
 WORLDS = Registry("world")
 
-# Revealers: how probable a reveal is, and what to remember of how the step ended.
+# Revealers: the probability of a reveal, and the update of their state after the step.
 consult = REVEALERS.hook("consult", "moment, judged")
 conclude = REVEALERS.hook("conclude", "moment, judged, nudged, revealed")
 
-# Recommenders: what to prepare at a reveal, the action by what was frozen, the action by the full context, and what to
-# remember of an action taken blindly.
+# Recommenders: preparation at a reveal, the action from the snapshot, the action from the full context, and the update
+# of their state after a blind action.
 freeze = RECOMMENDERS.hook("freeze", "")
 act_blind = RECOMMENDERS.hook("act_blind", "moment, draws")
 act_informed = RECOMMENDERS.hook("act_informed", "moment, draws")
 after_blind = RECOMMENDERS.hook("after_blind", "moment, action")
 
-# Worlds: the moment that arrives, what comes of an action, the value of acting blindly.
+# Worlds: the moment that arrives, the result of an action, the value of a blind action.
 arrive = WORLDS.hook("arrive", "draws, step, arrival")
 respond = WORLDS.hook("respond", "draws, moment, action, noise")
 blind_value = WORLDS.hook("blind_value", "moment, action, outcome")

@@ -1,6 +1,6 @@
-"""Where everything lies: each part's place in its array, for a problem's sizes and what its rules and world declare.
+"""Offsets: each part's place in its array, given a problem's sizes and the declarations of rules and world.
 
-What is declared is in `engine.declared`. Compiled code takes a layout as whole numbers (`Layout.at`).
+The declarations are in `engine.declared`. Compiled code gets a layout as whole numbers (`Layout.at`).
 """
 
 import functools
@@ -32,12 +32,12 @@ from opportune.engine.versions import SIMULATED
 
 
 def _room(group: str) -> int:
-    """How many parts a group may have."""
+    """The most parts of a group."""
     declared = GROUPS[group]
     return MOST_PARTS if declared is None else len(parts_of(declared))
 
 
-# Where compiled code finds what it needs among a layout's numbers: sizes, each group's places, each array's length.
+# The positions in a layout's numbers that compiled code reads: sizes, each group's places, each array's length.
 FIRST_PLACE = dict(
     zip(GROUPS, itertools.accumulate((_room(name) + 1 for name in GROUPS), initial=len(Sizes._fields)), strict=False)
 )
@@ -46,38 +46,38 @@ FIRST_LENGTH = len(Sizes._fields) + sum(_room(name) + 1 for name in GROUPS)
 
 
 class Layout(NamedTuple):
-    """Where everything lies: the sizes, what is declared by whom, and each group's places in its array."""
+    """The layout of a run: the sizes, the declarations by owner, and each group's places in its array."""
 
     sizes: Sizes
     extents: tuple[tuple[str, int], ...]
     simd: int
     owners: Owners
-    places: tuple[tuple[int, ...], ...]  # by group: where its parts begin, and its end
+    places: tuple[tuple[int, ...], ...]  # by group: the start of each part, and the end of the group
     lengths: tuple[int, ...]  # by array
 
     @property
     def at(self) -> tuple[int, ...]:
-        """All of it as whole numbers, as compiled code takes it."""
+        """The whole layout as whole numbers, for compiled code."""
         numbers = list(self.sizes)
         for group, places in zip(GROUPS, self.places, strict=True):
             numbers += [*places, *places[-1:] * (_room(group) + 1 - len(places))]
         return (*numbers, *self.lengths)
 
     def numbers(self) -> Any:
-        """What compiled code takes: an array, unsigned if scores need the optimistic search (engine.named).
+        """The layout for compiled code: an array, unsigned if scores need the optimistic search (engine.named).
 
-        The simulator, which runs Python, takes the layout itself.
+        The simulator, which runs Python, gets the layout itself.
         """
         if SIMULATED:
             return self
         return np.array(self.at, dtype=np.uint64 if self.sizes.probabilities == OPTIMISTIC else np.int64)
 
     def length(self, array: str) -> int:
-        """How many numbers an array has."""
+        """The number of numbers in an array."""
         return self.lengths[list(ARRAYS).index(array)]
 
     def declared(self, group: str) -> type:
-        """The declaration of a group, whoever owns it."""
+        """The declaration of a group, for any owner."""
         found = GROUPS[group]
         if found is not None:
             return found
@@ -86,11 +86,11 @@ class Layout(NamedTuple):
         return kind
 
     def places_of(self, group: str) -> tuple[int, ...]:
-        """Where the parts of a group begin in its array, and where it ends."""
+        """The start of each part of a group in its array, and the group's end."""
         return self.places[_NUMBER[group]]
 
     def views(self, group: str, array: NDArray[np.float64]) -> Any:
-        """A group's parts of an array, as NumPy views."""
+        """The parts of a group in an array, as NumPy views."""
         places = self.places_of(group)
         return self.declared(group)(*(array[..., a:b] for a, b in itertools.pairwise(places)))
 
@@ -100,7 +100,7 @@ class Layout(NamedTuple):
         return array[places[0] : places[-1] : self.simd]
 
     def shapes(self, group: str) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-        """The shape of each part of a group, padded as it lies and as its numbers count."""
+        """The shape of each part of a group, with and without padding."""
         padded = self._extents(group)
         exact = {**padded, "stride": self.sizes.d, "table": dict(self.extents)["scored"]}
 
@@ -112,7 +112,7 @@ class Layout(NamedTuple):
         }
 
     def unpadded(self, group: str, array: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        """A group's parts of an array by name, in their shapes and without padding; they are views."""
+        """The parts of a group in an array by name, as views in their shapes without padding."""
         parts = self.views(group, array)
         return {
             name: getattr(parts, name)[: math.prod(lies)].reshape(lies)[tuple(slice(n) for n in counts)]
@@ -120,7 +120,7 @@ class Layout(NamedTuple):
         }
 
     def filled(self, array: str, **groups: Mapping[str, Any]) -> NDArray[np.float64]:
-        """An array with these parts of its groups in their places, the rest 0; dots in names are underscores."""
+        """An array with these parts of its groups filled in, the rest 0; underscores stand for dots in names."""
         made = np.zeros(self.length(array))
         for name, parts in groups.items():
             group = name if name in GROUPS else name.replace("_", ".", 1)
@@ -141,7 +141,7 @@ class Layout(NamedTuple):
         return {**dict(self.extents), **dict(owner.extents)}
 
     def with_owners(self, owners: Owners) -> "Layout":
-        """The layout with room for what these declare."""
+        """The layout with space for the owners' declarations."""
         return _arrange(self.sizes, self.extents, self.simd, owners)
 
 
@@ -157,9 +157,9 @@ def layout(
 ) -> Layout:  # fmt: skip
     """The layout for a problem of these sizes.
 
-    Every part begins at a multiple of `simd`, and rows that loops run along are padded with zeros to one (the table,
-    of which two stretches are worked on together, to a multiple of two). Rows with at most `support` nonzero numbers
-    are listed by these if that is at most half of them.
+    Every part begins at a multiple of `simd`, and rows that loops run along are padded with zeros to such a multiple
+    (the table, which is processed in two stretches at once, to a multiple of twice that). Rows with at most `support`
+    nonzero numbers are listed by these if that is at most half of them.
     """
     finite = contexts > 0
     known = probabilities == KNOWN
@@ -180,7 +180,7 @@ def layout(
     extents: dict[str, int] = {
         **sizes._asdict(),
         "blocks": blocks,
-        "scored": scored,  # rows whose scores are kept, without padding
+        "scored": scored,  # rows whose scores are stored, without padding
         "listed": blocks if listed else 0,
         "parts": senses or contexts,
         "means": strata + senses,
@@ -210,7 +210,7 @@ def layout(
 
 @functools.lru_cache(maxsize=1024)
 def _arrange(sizes: Sizes, extents: tuple[tuple[str, int], ...], simd: int, owners: Owners) -> Layout:
-    """Give every part its place: group after group in each array."""
+    """Assign every part its place: group after group in each array."""
     empty = Layout(sizes, extents, simd, owners, (), ())
     places, lengths = [], []
     for groups in ARRAYS.values():

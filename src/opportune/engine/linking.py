@@ -1,9 +1,9 @@
-"""Compiling a driver together with all that it calls, once.
+"""Compiling a driver together with everything that it calls, once.
 
 Numba makes every function a library of its own: it links in whatever the function calls, optimises the whole and
-generates machine code; the function's caller does all of this once more, and so on up. Here a step function stays as
-Numba wrote it down. A driver, the only kind that Python calls, gathers all step functions below it and has them
-optimised together. This takes about half the time, and leaves one file to keep for each driver.
+generates machine code; the function's caller does all of this again, and so on up. Here a step function stays in the
+form that Numba first wrote. Only a driver, which Python calls, gathers all step functions below it and has them
+optimised together. This takes about half the time, and leaves one cache file for each driver.
 """
 
 import gc
@@ -15,7 +15,7 @@ from numba.core.registry import CPUDispatcher
 
 
 class Part(JITCodeLibrary):  # type: ignore[misc]
-    """The library of a step function: its own code alone. What it calls is linked when a driver is."""
+    """The library of a step function: only its own code. The functions it calls are linked with the driver."""
 
     _linking_libraries: list[Any]
     _merged: Any = None
@@ -25,8 +25,8 @@ class Part(JITCodeLibrary):  # type: ignore[misc]
         self.environments: dict[str, Any] = {}
 
     def _optimize_functions(self, module: Any) -> None:
-        # As Numba does, by one set of passes for all, and without those that are only mentioned. It pays: drivers that
-        # are optimised only as a whole take 5% longer to run.
+        # Like Numba, with one set of passes for all functions except declarations. It pays: drivers that are optimised
+        # only as a whole take 5% longer to run.
         module.data_layout = self._codegen._data_layout
         passes, builder = self._codegen._function_pass_manager()
         for function in module.functions:
@@ -34,7 +34,7 @@ class Part(JITCodeLibrary):  # type: ignore[misc]
                 passes.run(function, builder)
 
     def finalize(self) -> None:
-        """Nothing more can be added."""
+        """Forbid further additions."""
         self._raise_if_finalized()
         self._final_module.verify()
         self._finalize_dynamic_globals()
@@ -42,11 +42,11 @@ class Part(JITCodeLibrary):  # type: ignore[misc]
 
     @property
     def own_module(self) -> Any:
-        """The code of this part alone, as others may link it."""
+        """The code of this part alone, for linking."""
         return super()._get_module_for_linking()
 
     def _get_module_for_linking(self) -> Any:
-        """All of it in one, for functions that Numba compiles in its own way."""
+        """All code in one module, for functions that Numba compiles in its own way."""
         if self._merged is None:
             self._merged = self.own_module.clone()
             for library in _all_below(self._linking_libraries):
@@ -54,12 +54,12 @@ class Part(JITCodeLibrary):  # type: ignore[misc]
         return self._merged
 
     def get_pointer_to_function(self, name: str) -> int:
-        """None: there is no machine code."""
+        """None, since there is no machine code."""
         return 0
 
     @property
     def codegen(self) -> Any:
-        """Numba's, but that this has no place in memory yet where an environment could be put."""
+        """Numba's, except that this library has no memory address yet for an environment."""
         return _Homeless(self)
 
 
@@ -71,12 +71,12 @@ class _Homeless:
         return getattr(self._part._codegen, name)
 
     def set_env(self, name: str, environment: Any) -> None:
-        """Keep it for the driver: who prints, or raises what is made at run time, needs it."""
+        """Keep the environment for the driver: functions that print, or raise errors built at run time, need it."""
         self._part.environments[name] = environment
 
 
 class Whole(JITCodeLibrary):  # type: ignore[misc]
-    """The library of a driver: its code and all that it calls, however far down."""
+    """The library of a driver: its code and everything that it calls, at any depth."""
 
     _linking_libraries: list[Any]
 
@@ -92,13 +92,13 @@ class Whole(JITCodeLibrary):  # type: ignore[misc]
                     self._codegen.set_env(name, environment)
 
     def _optimize_final_module(self) -> None:
-        # Numba's first, cheap round is for counts of references, of which step functions have none.
+        # Numba's first, cheap round is for reference counts, which step functions do not have.
         passes, builder = self._codegen._module_pass_manager()
         passes.run(self._final_module, builder)
 
 
 class _Linked:
-    """A part as a driver links it, which links what it calls, too."""
+    """A part as seen by a driver's linker, which also links the functions that it calls."""
 
     def __init__(self, part: Part) -> None:
         self._reload_init = part._reload_init
@@ -110,7 +110,7 @@ def _code_of(library: Any) -> Any:
 
 
 def _all_below(libraries: list[Any]) -> list[Any]:
-    """These libraries and those that parts among them call, each once."""
+    """These libraries and all that the parts among them call, each once."""
     found: dict[Any, None] = {}
     waiting = list(reversed(libraries))
     while waiting:
@@ -128,7 +128,7 @@ class PartCompiler(Compiler):  # type: ignore[misc]
     library = Part
 
     def define_pipelines(self) -> Any:
-        """Numba's own passes, into our kind of library."""
+        """Numba's own passes, with our kind of library."""
         if self.state.library is None:
             self.state.library = self.library(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
             self.state.library.enable_object_caching()
@@ -141,9 +141,9 @@ class WholeCompiler(PartCompiler):
     library = Whole
 
     def compile_extra(self, func: Any) -> Any:
-        """As Numba does; Python does not look meanwhile for objects that only refer to each other.
+        """Compile like Numba, with Python's garbage collection paused.
 
-        There are so many that looking through them again and again takes a sixth of the time.
+        Compiling creates so many objects that repeated collections would take a sixth of the time.
         """
         searching = gc.isenabled()
         gc.disable()
@@ -155,10 +155,10 @@ class WholeCompiler(PartCompiler):
 
 
 class Dual(CPUDispatcher):  # type: ignore[misc]
-    """A step function that Python may call, too: then it is compiled again, as a driver."""
+    """A step function that Python may also call: it is then compiled again, as a driver."""
 
     driver: Any
 
     def __call__(self, *arguments: Any) -> Any:
-        """As Python calls it."""
+        """The call from Python."""
         return self.driver(*arguments)

@@ -1,11 +1,11 @@
 """Named views in compiled code: `p.model.theta[i]`, as cheap as an offset.
 
-A participant (engine.declared) is to compiled code the addresses of its arrays and of the layout's numbers; its
-attributes are worked out where they are used. Where the layout is known at compile time, as in a GPU's kernel, it
+For compiled code, a participant (engine.declared) is a struct of the addresses of its arrays and of the layout's
+numbers; attributes are computed where they are used. If the layout is known at compile time, as in a GPU's kernel, it
 belongs to the type and places become constants (simulation.cuda_views).
 
-The layout's numbers are signed, or unsigned if the participant's scores need the optimistic search (`Layout.numbers`):
-so compiled code knows from the type whether to contain it, which takes a fifth of the time to compile.
+The layout's numbers are signed, or unsigned if the participant's scores need the optimistic search (`Layout.numbers`).
+Thus compiled code knows from the type whether to contain the search, which takes a fifth of the time to compile.
 """
 
 from typing import Any
@@ -27,22 +27,22 @@ _places_with_search = Flat(types.uint64)
 
 
 class ParticipantType(types.Type):  # type: ignore[misc]
-    """The type of a participant; compiled code that needs no optimistic search does without it."""
+    """The type of a participant; compiled code leaves out the optimistic search if it is not needed."""
 
     def __init__(self, search: bool) -> None:
         super().__init__(name="Participant with search" if search else "Participant")
         self.search = search
 
     def whole(self, name: str) -> "WholeType":
-        """The type of its sizes or lengths."""
+        """The type of the participant's sizes or lengths."""
         return WholeType(name)
 
     def own(self, owner: str, declares: Declares) -> "OwnType":
-        """The type of what a rule or a world has of its own."""
+        """The type of the groups that a rule or a world declares."""
         return OwnType(owner, declares)
 
     def group(self, name: str, parts: tuple[str, ...]) -> "GroupType":
-        """The type of one of its groups."""
+        """The type of one of the participant's groups."""
         return GroupType(name, parts)
 
 
@@ -55,7 +55,7 @@ class WholeType(types.Type):  # type: ignore[misc]
 
 
 class OwnType(types.Type):  # type: ignore[misc]
-    """The type of what a rule or a world has of its own."""
+    """The type of the groups that a rule or a world declares."""
 
     def __init__(self, owner: str, declares: Declares) -> None:
         names = ", ".join(f"{each.__module__}.{each.__qualname__}" for each in declares)
@@ -64,7 +64,7 @@ class OwnType(types.Type):  # type: ignore[misc]
         self.declares = declares
 
     def group(self, name: str, parts: tuple[str, ...]) -> "GroupType":
-        """The type of one of its groups."""
+        """The type of one of these groups."""
         return GroupType(name, parts)
 
 
@@ -180,15 +180,15 @@ def participant(  # type: ignore[no-untyped-def]
 def handle_of(at: Any, arrays: Any) -> Any:
     """The addresses and sizes of the layout's numbers and a participant's arrays by name, for `participant_at`.
 
-    Whoever keeps the handle must keep the arrays too.
+    The caller must keep the arrays as long as the handle.
     """
-    ordered = [arrays[name] for name in ARRAYS]  # one of each, or compiled code reads beyond
+    ordered = [arrays[name] for name in ARRAYS]  # all of them, since compiled code would read beyond a shorter list
     return np.array([[a.ctypes.data, a.size] for a in (at, *ordered)], dtype=at.dtype).ravel()
 
 
 @inner_function
 def participant_at(handle):  # type: ignore[no-untyped-def]
-    """A participant from its handle: one array to hand over instead of twelve."""
+    """A participant from its handle: one array to pass instead of twelve."""
     return participant(
         flat_at(handle[0], handle[1], handle[0]),
         flat_at(handle[2], handle[3], 0.0),

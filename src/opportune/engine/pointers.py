@@ -1,4 +1,4 @@
-"""Arrays as compiled code sees them best: bare addresses (engine.addresses), or plain arrays in Python."""
+"""Arrays as bare addresses for compiled code (engine.addresses), or as plain arrays in Python."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ __all__ = ["WIDTH", "aligned", "flat"]
 
 
 def aligned(*shape: int) -> NDArray[np.float64]:
-    """A new array of zeros that begins where a vector may: one that lies across two cache lines is slower to fetch."""
+    """A new array of zeros that begins at a vector boundary: vectors that cross cache lines are slower to load."""
     size = int(np.prod(shape))
     room = np.zeros(size + WIDTH)
     first = -(room.ctypes.data // room.itemsize) % WIDTH

@@ -1,11 +1,11 @@
-"""What `engine.simd` does to one number at a time: as a GPU's thread does, and Python."""
+"""The operations of `engine.simd` on one number at a time, for threads of a GPU and for Python."""
 
 import math
 from typing import Any
 
 
 def width() -> Any:
-    """How many numbers go at a time."""
+    """The number of numbers processed at a time."""
     return 1
 
 
@@ -15,17 +15,17 @@ def load(array: Any, place: Any) -> Any:
 
 
 def store(array: Any, place: Any, value: Any) -> None:
-    """Put them back."""
+    """Write the numbers back."""
     array[place] = value
 
 
 def spread(number: Any) -> Any:
-    """A vector that has this number in every place."""
+    """A vector with this number in every place."""
     return number
 
 
 def fma(x: Any, y: Any, z: Any) -> Any:
-    """The sum x y + z: rounded once on the CPU, here and on a GPU as whoever compiles it does."""
+    """The sum x y + z: rounded once on the CPU; here and on a GPU according to the compiler."""
     return x * y + z
 
 
@@ -40,20 +40,20 @@ def plus(x: Any, y: Any) -> Any:
 
 
 def times(x: Any, y: Any) -> Any:
-    """The product x y, rounded before anything is added to it."""
+    """The product x y, rounded before any addition."""
     return x * y
 
 
 def root(x: Any) -> Any:
-    """The square root of x, or of 0 where x is less."""
+    """The square root of x, or 0 for negative x."""
     return math.sqrt(max(x, 0.0))
 
 
 def larger(x: Any, y: Any) -> Any:
-    """The larger of x and y, none of which is NaN."""
+    """The larger of x and y; neither may be NaN."""
     return max(x, y)
 
 
 def largest(x: Any) -> Any:
-    """The largest of the numbers in x, none of which is NaN."""
+    """The largest of the numbers in x; none may be NaN."""
     return x

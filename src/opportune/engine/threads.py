@@ -1,7 +1,7 @@
-"""Work shared by threads, so that Ctrl-C is heard while compiled code runs.
+"""Work in threads, so that Ctrl-C works while compiled code runs.
 
-Compiled code holds no lock and looks at a flag now and then. The calling thread only waits: an interrupt reaches it at
-once, it sets the flag, and the threads come back.
+Compiled code holds no lock and checks a flag now and then. The calling thread only waits: an interrupt reaches it at
+once, it sets the flag, and the threads return.
 """
 
 import threading
@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 
 T = TypeVar("T")
 
-PATIENCE = 1.0  # seconds that interrupted threads get; what is still compiling then is left to itself
+PATIENCE = 1.0  # seconds for interrupted threads to end; those that still compile then are left behind
 
 
 def parts_of(total: int, threads: int) -> list[tuple[int, int]]:
-    """A range in parts, enough of them that no thread waits long for the last."""
+    """A range split into parts, enough of them that no thread waits long for the last."""
     size = max(1, -(-total // (8 * threads)))
     return [(first, min(first + size, total)) for first in range(0, total, size)]
 
 
 def share(work: Callable[[T, NDArray[np.int64]], Any], parts: Sequence[T], threads: int) -> None:
-    """Do `work(part, stop)` for every part, by so many threads that take parts as they get free.
+    """Do `work(part, stop)` for every part, in this many threads, each of which takes the next part when it is free.
 
-    `stop[0]` becomes 1 when the caller is interrupted or another part has failed; work should end soon then. The first
+    `stop[0]` becomes 1 if the caller is interrupted or another part has failed; work should then end soon. The first
     error is raised here.
     """
     stop = np.zeros(1, dtype=np.int64)
@@ -38,18 +38,18 @@ def share(work: Callable[[T, NDArray[np.int64]], Any], parts: Sequence[T], threa
                 return
             try:
                 work(part, stop)
-            except BaseException as error:  # also what would only end this thread
+            except BaseException as error:  # including those that would only end this thread
                 errors.append(error)
                 stop[0] = 1
 
-    # Daemons: a program that is to end does not wait for what they are compiling.
+    # Daemons, so that a program can end while they compile.
     workers = [threading.Thread(target=run, daemon=True) for _ in range(min(threads, len(parts)))]
     try:
         for worker in workers:
             worker.start()
         for worker in workers:
             while worker.is_alive():
-                worker.join(0.1)  # not for good: on Windows Ctrl-C would not be heard
+                worker.join(0.1)  # with a timeout, since on Windows Ctrl-C would otherwise not interrupt it
     except BaseException:
         stop[0] = 1
         for worker in workers:
@@ -61,7 +61,7 @@ def share(work: Callable[[T, NDArray[np.int64]], Any], parts: Sequence[T], threa
 
 
 def _taken(waiting: Iterator[T], lock: threading.Lock) -> Iterator[T]:
-    """What is next, until nothing is left; several threads may ask."""
+    """The next parts until none is left; safe for several threads."""
     nothing = object()
     while True:
         with lock:

@@ -1,4 +1,4 @@
-"""What `engine.simd` means to the CPU's compiler: vectors of `WIDTH` numbers."""
+"""The operations of `engine.simd` for the CPU's compiler: vectors of `WIDTH` numbers."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _VECTOR = ir.VectorType(ir.DoubleType(), WIDTH)
 
 
 class Vector(types.Type):  # type: ignore[misc]
-    """The type of what `load` gives on the CPU."""
+    """The type that `load` returns on the CPU."""
 
     def __init__(self) -> None:
         super().__init__(name="Vector")
@@ -31,7 +31,7 @@ class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
 
 
 def _on_cpu(context: Any, result: Any) -> Any:
-    """What a function gives on the CPU. A GPU's compiler asks here too; it is to go by what is written above."""
+    """The result type on the CPU; None for a GPU's compiler, which also asks here but has no vectors."""
     return result if isinstance(context, Context) else None
 
 
@@ -61,7 +61,7 @@ def _type_largest(context):  # type: ignore[no-untyped-def]
 
 
 def _type_arithmetic(function: Any, count: int) -> None:
-    """Of so many vectors, a vector."""
+    """Declare a function of this many vectors whose result is a vector."""
 
     @type_callable(function)
     def _type(context):  # type: ignore[no-untyped-def]
@@ -106,9 +106,9 @@ def _spread(context, builder, signature, arguments):  # type: ignore[no-untyped-
 
 @lower_builtin(scalars.fma, Vector, Vector, Vector)
 def _fma(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-    """Fused by name, not where the compiler likes: so that numbers have the same bits on every processor.
+    """Explicitly fused, instead of where the compiler likes, so that results have the same bits on every processor.
 
-    One that cannot do it has a function for it, which is slow.
+    A processor without the instruction calls a function for it, which is slow.
     """
     kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{WIDTH}f64"), arguments)
@@ -144,7 +144,7 @@ def _root(context, builder, signature, arguments):  # type: ignore[no-untyped-de
 @lower_builtin(scalars.largest, Vector)
 def _largest(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
     each = [builder.extract_element(arguments[0], ir.IntType(32)(i)) for i in range(WIDTH)]
-    while len(each) > 1:  # in pairs: the next one need not wait for all before it
+    while len(each) > 1:  # in pairs, so that operations need not wait for each other
         each = [_maximum(builder, *each[i : i + 2]) for i in range(0, len(each), 2)]
     return each[0]
 

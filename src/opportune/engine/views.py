@@ -1,4 +1,4 @@
-"""Participants put together from arrays: for compiled code (engine.named), or for Python, over plain arrays."""
+"""Participants assembled from arrays: for compiled code (engine.named), or for Python with plain arrays."""
 
 import itertools
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from opportune.engine.versions import SIMULATED
 
 
 def of_arrays(layout: Layout, *arrays: Any) -> Any:
-    """A participant for Python, by plain arrays: for Numba's simulator and tests."""
+    """A participant for Python with plain arrays: for Numba's simulator and tests."""
     at, given = layout.at, dict(zip(ARRAYS, arrays, strict=True))
     made = SimpleNamespace(
         sizes=layout.sizes, lengths=SimpleNamespace(**dict(zip(ARRAYS, at[FIRST_LENGTH:], strict=True)))

@@ -1,18 +1,19 @@
-"""What a recommender consists of: settings that people choose, and four compiled functions that the core calls.
+"""The parts of a recommender: settings that people choose, and four compiled functions that the core calls.
 
-A recommender is a frozen dataclass below `Recommender`. Its functions are attached as static methods:
+A recommender is a frozen dataclass derived from `Recommender`. Its functions are attached as static methods:
 
-- `freeze(p, own)`: prepare, at a reveal, what acting blindly needs; `p.snapshot` holds the knowledge of that moment;
-- `act_blind(p, own, moment, draws)`: the action by what was frozen and the public part of the context;
-- `act_informed(p, own, moment, draws)`: the action at a reveal, by the full context (`moment.context` >= 0) or, where
+- `freeze(p, own)`: prepare for blind actions at a reveal; `p.snapshot` contains the knowledge of that moment;
+- `act_blind(p, own, moment, draws)`: the action from the snapshot and the public part of the context;
+- `act_informed(p, own, moment, draws)`: the action at a reveal, from the full context (`moment.context` >= 0) or, if
   reported values are missing, its sensed part;
-- `after_blind(p, own, moment, action)`: what to remember of an action taken blindly.
+- `after_blind(p, own, moment, action)`: update the state after a blind action.
 
-Where actions are drawn (`chances`, or a `floor`) they say which action is intended, the most probable one; those that
-mix several write how probable each is to `p.scratch.chance` (algorithm.chances).
+If actions are drawn (`chances`, or a `floor`), these functions return the intended, most probable action; those that
+mix several write the probability of each to `p.scratch.chance` (algorithm.chances).
 
-`own` has what the recommender declares for itself: `own.settings`, `own.state`, `own.scratch`. `algorithm.snapshot` has
-the features that each may go by. From outside the package, `opportune.register` adds one (docs/extending.md).
+`own` contains the groups that the recommender declares: `own.settings`, `own.state`, `own.scratch`.
+`algorithm.snapshot` has the features that each function may use. Outside the package, `opportune.register` adds a
+recommender (docs/extending.md).
 """
 
 from collections.abc import Mapping
@@ -26,28 +27,28 @@ from opportune.revealers.base import Use
 
 
 def check_floor(floor: Any) -> float | None:
-    """The least probability of every allowed action, if there is one."""
+    """The least probability of every allowed action, or None."""
     return None if floor is None else checks.real("floor", floor, above=0.0, most=0.5)
 
 
 @inner_function
 def prepare_nothing(p, own):  # type: ignore[no-untyped-def]
-    """For recommenders that need nothing besides the snapshot."""
+    """`freeze` for recommenders that need only the snapshot."""
 
 
 @inner_function
 def remember_nothing(p, own, moment, action):  # type: ignore[no-untyped-def]
-    """For recommenders that do not mind what was done blindly."""
+    """`after_blind` for recommenders that ignore blind actions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recommender:
     """What to recommend: the base class of all recommenders."""
 
-    number: ClassVar[int]  # given by the registry
+    number: ClassVar[int]  # assigned by the registry
     kind: ClassVar[str]  # its name in study files
-    chances: ClassVar[int] = UNTOLD  # how its actions come about: CERTAIN, if nothing but the state decides
-    declares: ClassVar[Declares] = Declares()  # settings in numbers, state, ... of its own
+    chances: ClassVar[int] = UNTOLD  # how its actions arise: CERTAIN if they depend only on the state
+    declares: ClassVar[Declares] = Declares()  # its own settings as numbers, state, ...
     freeze: ClassVar[Any] = staticmethod(prepare_nothing)
     act_blind: ClassVar[Any]
     act_informed: ClassVar[Any]
@@ -55,13 +56,13 @@ class Recommender:
 
     @property
     def randomised(self) -> bool:
-        """Whether the core draws its actions, with probabilities that are known."""
+        """Whether the core draws its actions, with known probabilities."""
         return self.chances in {MIXED, EQUAL} or getattr(self, "floor", None) is not None
 
     def numbers(self, use: Use) -> Mapping[str, Any]:
-        """The recommender's own settings in numbers, for the fields of `declares.settings`."""
+        """The recommender's own settings as numbers, for the fields of `declares.settings`."""
         return {}
 
     def extents(self, use: Use) -> Mapping[str, int]:
-        """The lengths of dimensions that its declarations name and problems do not have."""
+        """The lengths of dimensions that its declarations name and problems lack."""
         return {}

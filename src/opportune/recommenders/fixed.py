@@ -12,11 +12,11 @@ from opportune.errors import InputError
 from opportune.recommenders.base import Recommender
 from opportune.revealers.base import Use
 
-MOST_ACTION = 126  # the last that a problem may have
+MOST_ACTION = 126  # the largest action number of any problem
 
 
 class Settings(NamedTuple):
-    """The setting in numbers."""
+    """The setting as a number."""
 
     action: Annotated[Numbers, 1]
 
@@ -43,12 +43,12 @@ class FixedAction(Recommender):
         checks.keep(self, action=checks.whole("action", self.action, least=0, most=MOST_ACTION))
 
     def numbers(self, use: Use) -> Mapping[str, float]:
-        """The action's number, if the problem has it and never forbids it."""
+        """The action's number, if the problem has the action and never forbids it."""
         return {"action": float(check_always_allowed("action", self.action, use.problem))}
 
 
 def check_always_allowed(name: str, value: int, problem: Any) -> int:
-    """The number of an action that a problem has and never forbids; `name` is what messages call it."""
+    """The number of an action that a problem has and never forbids; messages call it `name`."""
     action = checks.whole(name, value, least=0, most=problem.actions - 1)
     if action not in problem.always_allowed:
         known = problem.action_names[action]

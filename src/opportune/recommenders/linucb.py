@@ -2,12 +2,12 @@
 
     A = argmax_a <x(a), theta> + kappa radius ||x(a)||_{V^-1}
 
-with the full features at a reveal. Blindly it acts by the blind features and what it froze at the last reveal. Where
-contexts are finite that cannot change until the next reveal, so it is worked out once, for each public stratum.
+with the full features at a reveal. Blind actions use the blind features and the snapshot of the last reveal. With
+finite contexts they cannot change until the next reveal, so they are computed once, for each public stratum.
 
-Rotating (docs/pace.md), it also goes by which actions it has taken since, though not by what they earned:
-V_h = V at a reveal, and after a blind action V_h += bar bar', so that blind steps try every plausible action and one
-reveal teaches about all of them. Once nothing it tries can be told any more, it stops exploring.
+With rotation (docs/pace.md), blind actions also depend on earlier ones, but not on their rewards: V_h = V at a reveal,
+and after a blind action V_h += bar bar', so that blind steps try every plausible action and one reveal teaches about
+all of them. Once no reveal can teach anything about the actions it tries, it stops exploring.
 """
 
 from collections.abc import Mapping
@@ -31,20 +31,20 @@ RADII = ("uniform", "pointwise")
 
 
 class Settings(NamedTuple):
-    """The settings in numbers."""
+    """The settings as numbers."""
 
-    resigned: Annotated[Numbers, 1]  # 1: once nothing can be told any more, it stops exploring
+    resigned: Annotated[Numbers, 1]  # 1: stops exploring once nothing more can be learned
 
 
 class State(NamedTuple):
-    """What was worked out at the last reveal."""
+    """The results computed at the last reveal."""
 
-    action: Annotated[Numbers, "standing", ACTION]  # the blind action of each stratum, where it does not rotate
+    action: Annotated[Numbers, "standing", ACTION]  # the blind action of each stratum, without rotation
 
 
 @inner_function
 def freeze(p, own):  # type: ignore[no-untyped-def]
-    """The blind action of each stratum; the model still is what was just frozen."""
+    """Compute the blind action of each stratum; the model still equals the snapshot."""
     n = p.sizes
     if n.contexts > 0 and n.rotating == 0:
         for stratum in range(n.strata):
@@ -54,7 +54,7 @@ def freeze(p, own):  # type: ignore[no-untyped-def]
 
 @inner_function
 def act_blind(p, own, moment, draws):  # type: ignore[no-untyped-def]
-    """A_stale = argmax_a <bar(z, a), theta> + kap radius ||bar(z, a)|| under what was frozen."""
+    """A_stale = argmax_a <bar(z, a), theta> + kap radius ||bar(z, a)|| from the snapshot."""
     n = p.sizes
     if n.contexts > 0 and n.rotating == 0:
         return int(own.state.action[moment.stratum])
@@ -75,7 +75,7 @@ def act_informed(p, own, moment, draws):  # type: ignore[no-untyped-def]
 
 @inner_function
 def after_blind(p, own, moment, action):  # type: ignore[no-untyped-def]
-    """Rotating: the action counts as tried."""
+    """With rotation, the action counts as tried."""
     if p.sizes.rotating > 0:
         shrink_frozen(p, moment.stratum, action)
 
@@ -85,12 +85,12 @@ def after_blind(p, own, moment, action):  # type: ignore[no-untyped-def]
 class LinUCB(Recommender):
     """The recommender of the paper: linear UCB.
 
-    `unknown` says what to do where the context distribution is not known: "plugin" goes by observed frequencies,
-    "optimistic" maximises over a confidence set around them, as the paper states it (its Appendix F). `rotate` makes
-    blind steps take turns among the actions that may be best, instead of repeating one until the next reveal. `kappa`
-    multiplies the confidence radius where actions are chosen: less than 1 explores less. `radius` is "uniform", the
-    paper's, or "pointwise", which is smaller and has no guarantee (docs/pace.md). `floor` is the least probability of
-    every allowed action, so that effects of actions can be estimated afterwards.
+    `unknown` selects how to handle an unknown context distribution: "plugin" uses observed frequencies, "optimistic"
+    maximises over a confidence set around them, as the paper states it (its Appendix F). With `rotate`, blind steps
+    take turns among the actions that may be best, instead of repeating one until the next reveal. `kappa` multiplies
+    the confidence radius in the choice of actions: less than 1 explores less. `radius` is "uniform", the paper's, or
+    "pointwise", which is smaller and has no guarantee (docs/pace.md). `floor` is the least probability of every allowed
+    action, so that effects of actions can be estimated afterwards.
     """
 
     unknown: str = "plugin"
@@ -116,5 +116,5 @@ class LinUCB(Recommender):
             raise InputError("rotate goes with unknown='plugin'; the optimistic search has no features to rotate over")
 
     def numbers(self, use: Use) -> Mapping[str, float]:
-        """Whether it stops exploring once nothing can be told any more."""
+        """Whether it stops exploring once nothing more can be learned."""
         return {"resigned": float(self.rotate and use.resigned)}

@@ -1,4 +1,4 @@
-"""EqualCoins: every allowed action equally likely, whatever the context."""
+"""EqualCoins: every allowed action with equal probability, in any context."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ def act(p, own, moment, draws):  # type: ignore[no-untyped-def]
 @RECOMMENDERS.add
 @dataclass(frozen=True, kw_only=True)
 class EqualCoins(Recommender):
-    """Every allowed action equally likely, whatever the context: a reference, and the actions of a control arm."""
+    """Every allowed action with equal probability, in any context: a reference, and the actions of a control arm."""
 
     kind: ClassVar[str] = "random"
     chances: ClassVar[int] = EQUAL

@@ -1,15 +1,15 @@
-"""Thompson sampling: act as if a parameter drawn from the frozen estimate were true.
+"""Thompson sampling: act as if a parameter drawn from the snapshot's posterior were true.
 
 At every step, with L L' = V^-1 at the last reveal (a triangular root) and e standard normal,
 
     theta~ = theta + inflation R L e,   the action argmax_a <x(a), theta~>,
 
-x(a) the blind features, or the full ones at a reveal. That is the posterior of a Gaussian model with noise sd R and
-prior N(0, R^2/lam I); `inflation` widens it. The draws are those of the counter-based generator, so that an auditor
-can repeat them.
+where x(a) are the blind features, or the full ones at a reveal. This is the posterior of a Gaussian model with noise sd
+R and prior N(0, R^2/lam I); `inflation` widens it. The draws come from the counter-based generator, so an auditor can
+repeat them.
 
 With `points` M, theta~ is not drawn at random: e_1, ..., e_M are fixed normal points in antithetic pairs, in the space
-of the actions' values, L L' = X V^-1 X' there, and p(a) is the share of points at which action a wins. The policy is
+of the actions' values, where L L' = X V^-1 X', and p(a) is the share of points at which action a wins. The policy is
 this mixture, so its probabilities are exact.
 """
 
@@ -38,37 +38,37 @@ _u = np.uint64
 
 
 class Settings(NamedTuple):
-    """The setting in numbers."""
+    """The settings as numbers."""
 
-    scale: Annotated[Numbers, 1]  # of the draws: inflation times R
-    points: Annotated[Numbers, 1]  # how many fixed points; 0: draws
+    scale: Annotated[Numbers, 1]  # the scale of the draws: inflation times R
+    points: Annotated[Numbers, 1]  # the number of fixed points; 0: random draws
     normals: Annotated[Numbers, "points", "mixed"]
 
 
 class State(NamedTuple):
-    """What was worked out at the last reveal."""
+    """The results computed at the last reveal."""
 
-    root: Annotated[Numbers, "d", "stride"]  # a triangular root of the frozen V^-1
+    root: Annotated[Numbers, "d", "stride"]  # a triangular root of the snapshot's V^-1
 
 
 class Scratch(NamedTuple):
-    """Room to work in."""
+    """Scratch space."""
 
     theta: Annotated[Numbers, "stride"]  # the drawn parameter
-    mean: Annotated[Numbers, "mixed"]  # of each action's value
+    mean: Annotated[Numbers, "mixed"]  # the mean of each action's value
     gram: Annotated[Numbers, "mixed", "mixed"]  # X V^-1 X', and its root
     root: Annotated[Numbers, "mixed", "mixed"]
 
 
 @inner_function
 def freeze(p, own):  # type: ignore[no-untyped-def]
-    """The triangular root of the frozen V^-1."""
+    """Compute the triangular root of the snapshot's V^-1."""
     write_root(p.sizes.d, p.sizes.stride, p.snapshot.cov, own.state.root)
 
 
 @step_function
 def write_root(d, stride, cov, root):  # type: ignore[no-untyped-def]
-    """Cholesky: root[i, :i + 1] with root root' = cov, by the upper triangle of cov."""
+    """Cholesky: root[i, :i + 1] with root root' = cov, from the upper triangle of cov."""
     for j in range(d):
         for i in range(j, d):
             total = cov[j * stride + i]
@@ -95,7 +95,7 @@ def sample(p, own, draws, step):  # type: ignore[no-untyped-def]
 
 @inner_function
 def best_by_sample(p, own, source, place, masks, first):  # type: ignore[no-untyped-def]
-    """argmax_a <x(a), theta~> for the block of vectors at source[place], of what the mask at masks[first] allows."""
+    """argmax_a <x(a), theta~> for the block of vectors at source[place], among actions that masks[first] allows."""
     n, ucb, theta = p.sizes, p.scratch.ucb, own.scratch.theta
     for a in range(n.actions):
         total = 0.0
@@ -109,7 +109,7 @@ def best_by_sample(p, own, source, place, masks, first):  # type: ignore[no-unty
 
 @step_function
 def best_by_points(p, own, source, place, masks, first):  # type: ignore[no-untyped-def]
-    """The action that wins at most of the points; each one's share of them is left in p.scratch.chance."""
+    """The action that wins at most points; the share of each is left in p.scratch.chance."""
     n, settings, scratch, chance = p.sizes, own.settings, own.scratch, p.scratch.chance
     for a in range(n.actions):
         chance[a] = 0.0
@@ -140,7 +140,7 @@ def best_by_points(p, own, source, place, masks, first):  # type: ignore[no-unty
 
 @inner_function
 def act_blind(p, own, moment, draws):  # type: ignore[no-untyped-def]
-    """By the blind features that were frozen."""
+    """The action from the snapshot's blind features."""
     x, place = blind_features(p, moment.stratum)
     masks, first = blind_mask(p, moment.stratum)
     if own.settings.points[0] > 0.0:
@@ -151,7 +151,7 @@ def act_blind(p, own, moment, draws):  # type: ignore[no-untyped-def]
 
 @inner_function
 def act_informed(p, own, moment, draws):  # type: ignore[no-untyped-def]
-    """By the full features, or the sensed ones where reported values are missing."""
+    """The action from the full features, or the sensed ones if reported values are missing."""
     x, place = informed_features(p, moment)
     masks, first = informed_mask(p, moment)
     if own.settings.points[0] > 0.0:
@@ -163,11 +163,11 @@ def act_informed(p, own, moment, draws):  # type: ignore[no-untyped-def]
 @RECOMMENDERS.add
 @dataclass(frozen=True, kw_only=True)
 class Thompson(Recommender):
-    """Thompson sampling, linear and Gaussian: acts by a parameter drawn from what was known at the last reveal.
+    """Thompson sampling, linear and Gaussian: acts by a parameter drawn from the knowledge at the last reveal.
 
     `inflation` multiplies the standard deviation of the draws; 1 is the posterior of a Gaussian model. With `points`,
-    an even number such as 64, the probabilities of actions are known: shares of that many fixed points; and `floor` is
-    the least of every allowed action.
+    an even number such as 64, the probabilities of actions are known: shares of that many fixed points. `floor` is the
+    least probability of every allowed action.
     """
 
     inflation: float = 1.0
@@ -187,11 +187,11 @@ class Thompson(Recommender):
                 raise InputError(f"points is {self.points}; expected an even number, as they come in pairs")
         checks.keep(self, floor=check_floor(self.floor))
         if self.floor is not None and self.points is None:
-            raise InputError("Thompson has a floor, but draws its own actions; expected points=64 beside it")
+            raise InputError("Thompson has a floor but no known probabilities; expected points=64 beside it")
 
     @property
     def chances(self) -> int:  # type: ignore[override]
-        """Shares of the points, if there are any."""
+        """MIXED with points, else UNTOLD."""
         return UNTOLD if self.points is None else MIXED
 
     def numbers(self, use: Use) -> Mapping[str, Any]:
@@ -200,7 +200,7 @@ class Thompson(Recommender):
         return {**numbers, "normals": normal_points(self.points, use.sizes.actions)} if self.points else numbers
 
     def extents(self, use: Use) -> Mapping[str, int]:
-        """Room for the points, and for the actions' values at each."""
+        """Space for the points, and for the actions' values at each."""
         return {"points": self.points or 0, "mixed": use.sizes.actions if self.points else 0}
 
 

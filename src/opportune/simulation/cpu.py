@@ -1,4 +1,4 @@
-"""The batch loop on the CPU: runs in parallel, each run's state in cache for its whole horizon."""
+"""The batch loop on the CPU: runs in parallel, each run's state in the cache for its whole horizon."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from opportune.simulation.record import FINAL_PRICE, add_up, write_chances, writ
 
 
 class Room(NamedTuple):
-    """Where one thread keeps the state of a run: one row per participant, or per shared budget or model."""
+    """The arrays of a run's state in one thread: one row per participant, or per shared budget or model."""
 
     model: NDArray[np.float64]
     counts: NDArray[np.float64]
@@ -31,7 +31,7 @@ class Room(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Which policies run, and where their results go: rows of the outputs' second axis."""
+    """The policies to run, and where their results go: rows of the outputs' second axis."""
 
     policies: NDArray[np.int64]
     rows: NDArray[np.int64]
@@ -40,18 +40,18 @@ class Task(NamedTuple):
     capped: bool
     seed: np.uint64
     horizon: int
-    slots: int  # decision points from the first participant's first to the last one's last
+    slots: int  # slots from the first decision point of any participant to the last one
 
 
 def make_room(at: Layout, participants: int) -> Room:
-    """Room for a run of so many participants."""
+    """The arrays for a run with this number of participants."""
     rows = {name: 1 if name == "scratch" else participants for name in Room._fields}
     return Room(**{name: aligned(number, at.length(name)) for name, number in rows.items()})
 
 
 @inner_function
 def seat(batch, at, room, policy, w, model, row, budget, staff):  # type: ignore[no-untyped-def]
-    """Participant w under a policy, its state in these rows of the room."""
+    """Participant w under a policy, with its state in these rows of the room."""
     return participant(
         flat(at), flat(batch.constants[w]), flat(batch.rules[policy, w]), flat(room.model[model]),
         flat(room.counts[row]), flat(room.snapshot[row]), flat(room.memory[row]), flat(room.budget[budget]),
@@ -61,9 +61,9 @@ def seat(batch, at, room, policy, w, model, row, budget, staff):  # type: ignore
 
 @compiled(nogil=True)
 def run_alone(batch, at, task, streams, first, last, room, results, stop):  # type: ignore[no-untyped-def]
-    """Runs first..last of all: participants who share nothing, every policy in every world for every replicate.
+    """Execute runs first..last: participants who share nothing, every policy in every world for every replicate.
 
-    streams[R, W]. Holds no lock, so that threads can share the work; ends when told to stop.
+    streams[R, W]. Holds no lock, so that threads can share the work; ends when `stop` is set.
     """
     worlds = streams.shape[1]
     chosen = task.policies.shape[0]
@@ -90,7 +90,7 @@ def run_alone(batch, at, task, streams, first, last, room, results, stop):  # ty
 
 @compiled(nogil=True)
 def run_together(batch, at, task, streams, first, last, room, results, stop):  # type: ignore[no-untyped-def]
-    """Runs first..last of all: studies whose participants, the worlds, share a budget, a model, its prior or staff.
+    """Execute runs first..last: studies whose participants, the worlds, share a budget, a model, its prior or staff.
 
     In each slot of the calendar participants decide in their order.
     """
@@ -125,7 +125,7 @@ def run_together(batch, at, task, streams, first, last, room, results, stop):  #
 
 @inner_function
 def greet(batch, at, room, task, policy, participants, slot):  # type: ignore[no-untyped-def]
-    """Participants whose first decision point is in this slot begin with what the pooled model has learned so far."""
+    """Give the pooled model's present knowledge to participants whose first decision point is in this slot."""
     for w in range(participants):
         p = seat(batch, at, room, policy, w, 0, w, 0 if task.shared else w, 0 if task.capped else w)
         if int(p.calendar.start[0]) == slot:
@@ -134,9 +134,9 @@ def greet(batch, at, room, task, policy, participants, slot):  # type: ignore[no
 
 @inner_function
 def move_prior(batch, at, room, task, policy, participants, slot):  # type: ignore[no-untyped-def]
-    """Bring what participants have in common up to date by those who have begun, for all of them.
+    """Update the shared prior from those who have begun, for all participants.
 
-    They have one scratch, where sums are kept.
+    All participants use the same scratch, where sums are kept.
     """
     for stage in range(3):
         begun = 0
@@ -163,7 +163,7 @@ def move_prior(batch, at, room, task, policy, participants, slot):  # type: igno
 def run_batch(
     batch: Batch, at: Layout, task: Task, streams: NDArray[np.uint64], results: Results, threads: int
 ) -> None:
-    """All runs, by `threads` threads; Ctrl-C is heard while they work."""
+    """Execute all runs in `threads` threads; Ctrl-C works meanwhile."""
     together = task.shared or task.pooled or task.capped or at.sizes.random > 0
     participants = streams.shape[1] if together else 1
     runs = streams.shape[0] * task.policies.size * (1 if together else streams.shape[1])

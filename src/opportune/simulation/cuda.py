@@ -1,7 +1,8 @@
 """The batch loop on a GPU: the step functions of `opportune.algorithm` as CUDA device functions, one thread per run.
 
-A kernel is built for one layout: sizes and places are constants in it. Nothing of the algorithm is written here. A run
-is one participant, or a study whose participants share a budget or a model: then one thread takes them in turn.
+A kernel is built for one layout, whose sizes and places are constants in it. Nothing of the algorithm is written here.
+A run is one participant, or a study whose participants share a budget or a model: one thread then processes them in
+turn.
 """
 
 import functools
@@ -38,21 +39,21 @@ class Used(NamedTuple):
     world: tuple[int, ...]
 
 
-MEMORY_SHARE = 0.8  # of the card's free memory that results may take
-AT_ONCE = 4  # chunks on the card: one runs, one is fetched, others wait, so that the card need not
+MEMORY_SHARE = 0.8  # of the card's free memory that results may use
+AT_ONCE = 4  # chunks on the card: one runs, one is fetched, others wait, so that the card never waits
 ENOUGH_RUNS = 200_000  # in a chunk, to keep the card busy; no more, since nothing runs while the last one is fetched
-ENOUGH_STUDIES = 65_536  # likewise, each with all its participants
-WARP = 32  # threads that go in step: best they all read one world's constants
+ENOUGH_STUDIES = 65_536  # the same for studies, each with all its participants
+WARP = 32  # threads that run in lockstep, and should read the same world's constants
 
 draw_stream = inner_function(stream_of)
 
 
 @functools.cache
 def _teach_compiler() -> None:
-    """Tell the GPU's compiler what engine.simd and the hooks mean: a thread works on one number at a time."""
-    if config.ENABLE_CUDASIM:  # which runs them as they are written
+    """Define engine.simd and the hooks for the GPU's compiler: a thread processes one number at a time."""
+    if config.ENABLE_CUDASIM:  # the simulator runs them as Python
         return
-    from numba.cuda.extending import overload  # noqa: PLC0415  (numba-cuda has it, what Numba itself brings has not)
+    from numba.cuda.extending import overload  # noqa: PLC0415  (in numba-cuda, but not in Numba itself)
 
     for function in (getattr(simd, name) for name in simd.__all__):
         overload(function)(functools.wraps(function)(lambda *_, function=function: function))
@@ -73,7 +74,7 @@ def available() -> bool:
 
 
 def require() -> None:
-    """Say what is missing where there is no GPU to use."""
+    """Raise an error that names what is missing if no GPU can be used."""
     if not available():
         raise InputError(
             "device 'cuda' is not available: it needs an NVIDIA GPU, its driver and the extra "
@@ -82,7 +83,7 @@ def require() -> None:
 
 
 def _participant_of(at: Layout, used: Used) -> Any:
-    """How a kernel puts a participant together."""
+    """The function with which a kernel assembles a participant."""
     if config.ENABLE_CUDASIM:
         return functools.partial(of_arrays, at)
     from opportune.simulation.cuda_views import participant_of  # noqa: PLC0415  (needs the extra `gpu`)
@@ -90,12 +91,12 @@ def _participant_of(at: Layout, used: Used) -> Any:
     return participant_of(at, used)
 
 
-STATE_ARRAYS = (*STATE, "history")  # what a run changes, besides scratch
+STATE_ARRAYS = (*STATE, "history")  # the arrays that a run changes, besides scratch
 
 
 @functools.lru_cache(maxsize=64)
 def build(at: Layout, used: Used, traced: bool) -> Any:
-    """The kernel for one layout and kind of world, participants who share nothing."""
+    """The kernel for one layout and kind of world, for participants who share nothing."""
     _teach_compiler()
     participant = _participant_of(at, used)
     model_size, counts_size, snapshot_size, memory_size, budget_size, staff_size, history_size, scratch_size = (
@@ -116,7 +117,7 @@ def build(at: Layout, used: Used, traced: bool) -> Any:
         history = cuda.local.array(history_size, float64)
         scratch = cuda.local.array(scratch_size, float64)
         sums = cuda.local.array(sums_size, float64)
-        # neighbouring threads take replicates of one world and policy: they read the same constants
+        # neighbouring threads run replicates of one world and policy, so that they read the same constants
         for i in range(cuda.grid(1), replicates * chosen * n_worlds, cuda.gridsize(1)):
             r = i % replicates
             w = i // replicates % n_worlds
@@ -198,9 +199,9 @@ def build_together(at: Layout, used: Used, shared: bool, pooled: bool, traced: b
 
 def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: bool, pooled: bool, seed: int,
               horizon: int, output: Output) -> None:  # fmt: skip
-    """All runs of some policies on the GPU, in chunks of replicates.
+    """Execute all runs of some policies on the GPU, in chunks of replicates.
 
-    Several chunks are on the card at a time: while one runs and others wait, the results of one before are fetched.
+    Several chunks are on the card at a time: while one runs and others wait, the results of an earlier one are fetched.
     """
     replicates, _, n_worlds, _, traced = output.numbers.shape
     given = [cuda.to_device(x) for x in (batch.constants, batch.worlds, batch.rules, policies)]
@@ -220,7 +221,7 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: boo
     at_once = 1 if groups else AT_ONCE  # chunks would share the state
     threads_each = policies.size * (1 if groups else n_worlds)
     enough = -(-(ENOUGH_STUDIES if groups else ENOUGH_RUNS) // threads_each)
-    drawn = output.chances.shape[-2] if at.sizes.randomised else 0  # elsewhere the kernel writes none
+    drawn = output.chances.shape[-2] if at.sizes.randomised else 0  # other kernels write none
     results = 8 * len(TOTALS) + traced * (8 * len(NUMBERS) + 2 * len(MARKS) + 8 * drawn)
     bytes_each = policies.size * n_worlds * (at_once * results + 8 * sum(groups))
     bytes_each += at_once * output.counts[:1].nbytes
@@ -230,7 +231,7 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: boo
     room = [cuda.device_array((threads, n_worlds, size), np.float64) for size in groups]
     places = [_Place.make(chunk, policies.size, n_worlds, traced, drawn, contexts) for _ in range(at_once)]
     waiting: list[tuple[_Place, int, int]] = []
-    with cuda.defer_cleanup(), warnings.catch_warnings():  # to free memory is to wait for all kernels
+    with cuda.defer_cleanup(), warnings.catch_warnings():  # freeing memory would wait for all kernels
         warnings.filterwarnings("ignore", message="Grid size")  # a small simulation cannot fill a card
         for number, first in enumerate(range(0, replicates, chunk)):
             last, place = min(first + chunk, replicates), places[number % at_once]
@@ -249,12 +250,12 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: boo
 
 
 class _Place(NamedTuple):
-    """Where a chunk's results are on the card: while they are fetched, the next chunk runs into another one."""
+    """The place of a chunk's results on the card; while they are fetched, the next chunk uses another place."""
 
     stream: Any
     shape: tuple[int, int]  # policies, worlds
     streams: Any
-    totals: Any  # in one row, so that those of a smaller chunk lie side by side, too
+    totals: Any  # in one row, so that those of a smaller chunk are contiguous, too
     numbers: Any
     marks: Any
     chances: Any
@@ -275,13 +276,13 @@ class _Place(NamedTuple):
         )
 
     def totals_of(self, replicates: int) -> Any:
-        """The totals of a chunk, each of all its runs by itself: [totals, R, Q, W]."""
+        """The totals of a chunk, each total of all runs together: [totals, R, Q, W]."""
         shape = (len(TOTALS), replicates, *self.shape)
         return self.totals[: math.prod(shape)].reshape(shape)
 
 
 def _fetch(place: _Place, first: int, last: int, policies: NDArray[np.int64], output: Output) -> None:
-    """Wait for a chunk and take over its results, each total by itself."""
+    """Wait for a chunk and copy its results, each total separately."""
     replicates = last - first
     totals = place.totals_of(replicates)
     pairs = [(totals[j], column) for j, column in enumerate(output.columns)]
@@ -307,9 +308,9 @@ def _fetch(place: _Place, first: int, last: int, policies: NDArray[np.int64], ou
 
 @functools.cache
 def _numbering() -> Any:
-    """The kernel that writes down the streams of runs.
+    """The kernel that writes the streams of runs.
 
-    The kernel that runs them reads them: to work them out there takes registers that its steps need (4 to 9% slower).
+    Computing them in the kernel that reads them would use registers that its steps need (4 to 9% slower).
     """
 
     @cuda.jit
@@ -323,11 +324,11 @@ def _numbering() -> Any:
 
 
 def _replicates_at_once(enough: int, bytes_each: int) -> int:
-    """How many replicates to run in a chunk: as many as keep the card busy, or as fit into its free memory.
+    """The number of replicates in a chunk: enough to keep the card busy, if they fit into its free memory.
 
-    Rather some more than that the threads of a warp differ in what they read.
+    At least `WARP`, so that the threads of a warp read the same data.
     """
-    free = 2**30  # what the simulator, which has no memory of its own, is given
+    free = 2**30  # an assumption for the simulator, which has no memory of its own
     if not config.ENABLE_CUDASIM:
         free = cuda.current_context().get_memory_info()[0]
     return max(1, min(int(MEMORY_SHARE * free / bytes_each), max(WARP, enough)))

@@ -1,7 +1,7 @@
-"""A run, step by step: the world, the two agents and the draws put together. Every batch driver calls this.
+"""A run, step by step: the world, the two agents and the draws together. Every batch driver calls this.
 
-A `Batch` holds all worlds and policies of a simulation as stacked arrays. `run_step` is one participant's step.
-Rewards that come late, or wait for the model's next update, are in `p.mail`, one row per decision point under way.
+A `Batch` contains all worlds and policies of a simulation as stacked arrays. `run_step` is one participant's step.
+Rewards that arrive late, or wait for the model's next update, are in `p.mail`, one row per decision point in transit.
 """
 
 import math
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Where runs leave their results, all contiguous: axes replicate, policy and world first."""
+    """The arrays for results, all contiguous: the first axes are replicate, policy and world."""
 
     totals: NDArray[np.float64]  # [R, P, W, ...]
     numbers: NDArray[np.float64]  # [R, P, W, numbers of a step x T]
@@ -55,13 +55,13 @@ class Results(NamedTuple):
 
 
 def stream_of(replicate: Any, world: Any) -> Any:
-    """The stream of a run, of unsigned numbers: the world's in the high 32 bits, the replicate's in the low ones."""
+    """The stream of a run as an unsigned number: the world in the high 32 bits, the replicate in the low ones."""
     return replicate | world << np.uint64(32)
 
 
 @step_function
 def start_run(p, own_model, own_budget, own_staff):  # type: ignore[no-untyped-def]
-    """Begin a participant's run; what others have begun already (a model, a budget, staff) is left alone."""
+    """Begin a participant's run; a model, budget or staff that others have already begun is left alone."""
     if own_budget:
         begin_budget(p)
     if own_model:
@@ -74,7 +74,7 @@ def start_run(p, own_model, own_budget, own_staff):  # type: ignore[no-untyped-d
 
 @hot_function
 def run_step(p, draws, step):  # type: ignore[no-untyped-def]
-    """One participant's step: arrival, decision, outcome, learning. Gives the step's record."""
+    """One participant's step: arrival, decision, outcome, learning. Returns the step's record."""
     kind = int(p.happenings.kind[0])
     if p.sizes.update > 1:
         deliver(p, step - 1)
@@ -88,7 +88,7 @@ def run_step(p, draws, step):  # type: ignore[no-untyped-def]
     opened = opens(p, draws, moment)
     proposed = propose(p, moment, slot, draws, opened)
     nudged = False
-    if proposed.probability > 0.0:  # draws have no state, so one that cannot matter need not be made
+    if proposed.probability > 0.0:  # draws have no state, so irrelevant ones can be skipped
         nudged = toss(p, slot, proposed.probability, draw(draws.seed, draws.stream, step, COIN))
     revealed = opened or (nudged and answers(p, draws, moment))
     if p.sizes.habituated > 0:
@@ -118,7 +118,7 @@ def run_step(p, draws, step):  # type: ignore[no-untyped-def]
 
 @inner_function
 def slot_of(p, step):  # type: ignore[no-untyped-def]
-    """Where a simulated participant's decision point lies in the calendar."""
+    """The calendar slot of a simulated participant's decision point."""
     calendar, last = p.calendar, p.sizes.timed
     first = max(step, int(p.rule.run_in[0]) + 1)
     left = calendar.open_left[first - 1] if first <= last else 0.0
@@ -127,7 +127,7 @@ def slot_of(p, step):  # type: ignore[no-untyped-def]
 
 @step_function
 def pass_over(kind, p, draws, moment, slot, noise):  # type: ignore[no-untyped-def]
-    """A decision point that is missing: the stale action stands, no charge, nothing is learned from it."""
+    """A missing decision point: the stale action applies, nothing is charged or learned."""
     stale, action = stand_by(p, moment, slot, draws)
     if p.sizes.habituated > 0:
         remember_nudge(p, moment.step, False)
@@ -145,9 +145,9 @@ def pass_over(kind, p, draws, moment, slot, noise):  # type: ignore[no-untyped-d
 
 @step_function
 def exchange(p, draws, moment, action, revealed, seen, rewarded, reward):  # type: ignore[no-untyped-def]
-    """Rewards that come late, or wait: this step's goes into the mail, those that are due are learned from."""
+    """Handle late or waiting rewards: post this step's, and learn from those that are due."""
     post(p, draws, moment, action, seen, rewarded, reward)
-    if revealed and p.sizes.reported > 0:  # which has uncovered every step so far
+    if revealed and p.sizes.reported > 0:  # the reveal has uncovered every step so far
         for row in range(p.sizes.delay + 1):
             p.mail.seen[row] = 1.0
     remember_rewards(p, moment.step)
@@ -157,7 +157,7 @@ def exchange(p, draws, moment, action, revealed, seen, rewarded, reward):  # typ
 
 @inner_function
 def post(p, draws, moment, action, seen, rewarded, reward):  # type: ignore[no-untyped-def]
-    """Put a step's reward into the mail."""
+    """Post a step's reward."""
     n, mail = p.sizes, p.mail
     row = moment.step % (n.delay + 1)
     came = moment.step + lateness(p, draws, moment.step)
@@ -176,7 +176,7 @@ def post(p, draws, moment, action, seen, rewarded, reward):  # type: ignore[no-u
 
 @inner_function
 def remember_rewards(p, step):  # type: ignore[no-untyped-def]
-    """Variables of the participant's own history go by a reward from the end of the step at which it arrives."""
+    """Record rewards that arrive at the end of this step, for variables of the participant's own history."""
     n, mail = p.sizes, p.mail
     if n.histories > 0:
         for earlier in range(max(1, step - n.delay), step + 1):

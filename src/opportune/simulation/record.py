@@ -1,4 +1,4 @@
-"""What is kept of a run: one declaration of a step's record and of a run's totals, for every driver and the Dataset.
+"""The record of a run: one declaration of a step's fields and of a run's totals, for every driver and the Dataset.
 
 Compiled code fills a `Record` per step; `add_up` adds it to the run's totals, `write_down` writes it into the trace.
 Both are generated from the declarations.
@@ -15,8 +15,8 @@ class Record(NamedTuple):
     """One step: numbers first, then whole numbers, then yes or no."""
 
     probability: Annotated[float, "probability of a nudge"]
-    gap: Annotated[float, "what knowing the context is worth now, scaled"]
-    price: Annotated[float, "what the gap was compared with"]
+    gap: Annotated[float, "value of knowing the context now, scaled"]
+    price: Annotated[float, "the threshold that the gap was compared with"]
     disagreement: Annotated[float, "distance between the fresh and the stale action's blind features"]
     tolerance: Annotated[float, "the step's final tolerance"]
     reward: Annotated[float, "the reward; NaN where it never arrives"]
@@ -25,18 +25,18 @@ class Record(NamedTuple):
     best: Annotated[float, "the expected reward of the best action in this context; NaN where it is not known"]
     context: Annotated[int, "the context's number, contexts finite"]
     action: Annotated[int, "the action taken"]
-    fresh_action: Annotated[int, "the blind action with all that is known"]
-    stale_action: Annotated[int, "the blind action by what was known at the last reveal"]
-    reason: Annotated[int, "why there could be no nudge; 0 where there could"]
+    fresh_action: Annotated[int, "the blind action given everything known"]
+    stale_action: Annotated[int, "the blind action given the knowledge of the last reveal"]
+    reason: Annotated[int, "why no nudge was possible; 0 where one was"]
     revealed: Annotated[bool, "the recommender was brought up to date"]
     nudged: Annotated[bool, "a nudge was made"]
     opened: Annotated[bool, "the patient opened the app unasked"]
-    available: Annotated[bool, "the patient was available and sensed values were there"]
+    available: Annotated[bool, "the patient was available and sensed values were present"]
     eligible: Annotated[bool, "a nudge was possible here"]
 
 
 class Totals(NamedTuple):
-    """A whole run. Each is the sum of a step's field, but for the last."""
+    """A whole run. Each field is the sum of a step's field, except the last."""
 
     total_reward: Annotated[float, "reward"]
     total_value: Annotated[float, "value"]
@@ -63,14 +63,14 @@ FINAL_PRICE = Totals._fields.index("final_price")
 
 @inner_function
 def write_chances(p, t, traced, chances):  # type: ignore[no-untyped-def]
-    """Write down how probable each action was at a step, where actions are drawn."""
+    """Write the probability of each action at a step, if actions are drawn."""
     if t < traced and p.sizes.randomised > 0:
         for i in range(p.sizes.actions + BESIDE_CHANCES):
             chances[i * traced + t] = p.scratch.chance[i]
 
 
 def _generate(name: str, arguments: str, lines: Sequence[str]) -> Any:
-    scope: dict[str, Any] = {"__name__": __name__}  # where compiled code looks for it
+    scope: dict[str, Any] = {"__name__": __name__}  # the module in which compiled code looks the function up
     body = "\n".join(f"    {line}" for line in lines)
     exec(compile(f"def {name}({arguments}):\n{body}\n", "<simulation.record>", "exec"), scope)
     return inner_function(scope[name])

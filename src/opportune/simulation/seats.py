@@ -1,6 +1,6 @@
-"""Participants in worlds, without agents: what arrives at a step, whether a nudge is answered, what an action brings.
+"""Participants in worlds, without agents: what arrives at a step, whether a nudge is answered, the result of an action.
 
-Whoever decides in Python goes through a world by these calls, with the draws that `simulate` makes.
+Policies in Python run through a world with these calls, with the draws that `simulate` makes.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from opportune.worlds.common import answers, is_available, is_rewarded, lateness
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# What is found of a decision point before it is decided, and what comes of the decision: columns of the arrays below.
+# The columns of the arrays below: facts of a decision point before the decision, and results of the decision.
 AVAILABLE, OPENED, ANSWERS, COINS = range(4)
 REWARD, OUTCOME, BEST, BLIND, REWARDED, LATE = range(6)
 STEP, STRATUM, SENSE, CONTEXT = range(4)
@@ -34,9 +34,9 @@ class Seats:
     """One participant in each world, step by step.
 
     Args:
-        worlds: alike in kind and sizes.
-        horizon: number of decision points.
-        seed: of every draw.
+        worlds: worlds of the same kind and sizes.
+        horizon: the number of decision points.
+        seed: the seed of every draw.
         streams: the stream of draws of each participant.
 
     """
@@ -49,7 +49,7 @@ class Seats:
         known = {
             id(world): {"constants": world.informed_problem().constants(at, horizon), "world": in_numbers(world, at)}
             for world in {id(world): world for world in worlds}.values()
-        }  # read only, so that seats in one world share them
+        }  # read-only, so that seats in one world can share them
         own = {name: aligned(len(worlds), at.length(name)) for name in ARRAYS if name not in ("constants", "world")}
         self._arrays = [
             {**{name: rows[i] for name, rows in own.items()}, **known[id(world)]} for i, world in enumerate(worlds)
@@ -60,28 +60,28 @@ class Seats:
         self.moments: Ints = np.zeros((len(worlds), 4), dtype=np.int64)
         """The present decision points: step, stratum, sensed part, context."""
         self.values: Floats = np.zeros((len(worlds), at.sizes.variables))
-        """The values of their variables, contexts not finite."""
+        """The values of their variables, if contexts are not finite."""
         self.conditions: Floats = np.zeros((len(worlds), 4))
         self.results: Floats = np.zeros((len(worlds), 6))
 
     def begin(self, seed: int, streams: Sequence[int]) -> None:
-        """Begin again, with these draws."""
+        """Start again with these draws."""
         self._seed, self._streams = np.uint64(seed), np.array(streams, dtype=np.uint64)
         begin_seats(self._handles)
 
     def arrive(self, step: int) -> None:
-        """Go to a step: `moments`, `values` and `conditions` are about it from now on."""
+        """Go to a step; `moments`, `values` and `conditions` then describe it."""
         arrive_seats(self._handles, self._seed, self._streams, step, self.moments, self.values, self.conditions)
 
     def respond(self, actions: Ints, nudged: NDArray[np.bool_]) -> None:
-        """What these actions bring, in `results`; and the nudges that were made are remembered."""
+        """Write the results of these actions to `results`, and record the nudges made."""
         given = self.moments, self.conditions, actions, nudged
         respond_seats(self._handles, self._seed, self._streams, *given, self.results)
 
 
 @driver_function
 def begin_seats(handles):  # type: ignore[no-untyped-def]
-    """Nothing has happened yet."""
+    """Reset all participants."""
     for i in range(handles.shape[0]):
         p = participant_at(handles[i])
         clear(p.history_array, p.lengths.history)
@@ -90,7 +90,7 @@ def begin_seats(handles):  # type: ignore[no-untyped-def]
 
 @driver_function
 def arrive_seats(handles, seed, streams, step, moments, values, conditions):  # type: ignore[no-untyped-def]
-    """What each participant meets at a step."""
+    """Write what arrives for each participant at a step."""
     for i in range(handles.shape[0]):
         p, draws = participant_at(handles[i]), Draws(seed, streams[i])
         arrival, _ = draw_pair(draws.seed, draws.stream, step, ARRIVAL)
@@ -110,7 +110,7 @@ def arrive_seats(handles, seed, streams, step, moments, values, conditions):  # 
 
 @driver_function
 def respond_seats(handles, seed, streams, moments, conditions, actions, nudged, results):  # type: ignore[no-untyped-def]
-    """What each participant's action brings."""
+    """Write the result of each participant's action."""
     for i in range(handles.shape[0]):
         p, draws = participant_at(handles[i]), Draws(seed, streams[i])
         kind, step = int(p.happenings.kind[0]), moments[i, STEP]
@@ -134,7 +134,7 @@ def respond_seats(handles, seed, streams, moments, conditions, actions, nudged, 
 
 @inner_function
 def record_rewards(p, step, late, reward):  # type: ignore[no-untyped-def]
-    """Put the step's reward, so late (-1: never), on record, and those that arrive now."""
+    """Record when the step's reward will arrive (`late` steps; -1: never), and the rewards that arrive now."""
     delay, mail = p.sizes.delay, p.mail
     if delay == 0:
         if late == 0:

@@ -1,4 +1,4 @@
-"""A walk through a world without agents: what arrives, and what comes of actions that are given beforehand."""
+"""A walk through a world without agents: the arrivals, and the results of given actions."""
 
 from typing import Any, NamedTuple
 
@@ -20,22 +20,22 @@ from opportune.worlds.common import is_available, is_rewarded, lateness, opens, 
 
 
 class Walk(NamedTuple):
-    """What was met, step by step."""
+    """The record of a walk, step by step."""
 
     moments: NDArray[np.int64]  # [T, 4]: the fields of algorithm.protocol.Moment
-    values: NDArray[np.float64]  # [T, variables], contexts not finite
+    values: NDArray[np.float64]  # [T, variables], if contexts are not finite
     results: NDArray[np.float64]  # [T, 4]: reward, outcome, best possible outcome, value of acting blindly
     happened: NDArray[np.int64]  # [T, 5]: the fields of Happened
 
 
 class Happened(NamedTuple):
-    """What happens at a step whatever is done."""
+    """The events of a step that do not depend on decisions."""
 
     opened: int
     available: int
-    patience: int  # how many nudges of the last seven days leave a further one answered; -1: none is answered
+    patience: int  # the most nudges of the last seven days after which one more is answered; -1: none is answered
     rewarded: int
-    late: int  # how many steps late the reward arrives
+    late: int  # the number of steps until the reward arrives
 
 
 def visit(world: Any, actions: NDArray[np.int64], *, seed: int, stream: int) -> Walk:
@@ -47,13 +47,13 @@ def visit(world: Any, actions: NDArray[np.int64], *, seed: int, stream: int) -> 
         np.zeros((horizon, len(Happened._fields)), dtype=np.int64),
     )  # fmt: skip
     places = at.numbers()
-    handle = handle_of(places, arrays)  # the arrays live for as long as this function
+    handle = handle_of(places, arrays)  # the arrays outlive the handle in this function
     walk_through(handle, np.uint64(seed), np.uint64(stream), actions, walk)
     return walk
 
 
 def arrays_of(world: Any, horizon: int) -> tuple[Layout, dict[str, NDArray[np.float64]]]:
-    """What one participant of a world needs, without agents."""
+    """The layout and arrays of one participant of a world, without agents."""
     problem = world.informed_problem()
     at = problem.layout(horizon=horizon).with_owners(Owners(world=owner_of(world)))
     arrays = {name: aligned(at.length(name)) for name in ARRAYS}
@@ -62,7 +62,7 @@ def arrays_of(world: Any, horizon: int) -> tuple[Layout, dict[str, NDArray[np.fl
 
 
 def reward_with(world: Any, values: NDArray[np.float64], step: int, action: int, *, seed: int, stream: int) -> float:
-    """The reward of an action at a step with these values, contexts not finite."""
+    """The reward of an action at a step with these values; contexts not finite."""
     at, arrays = arrays_of(world, step)
     places, found = at.numbers(), np.zeros(2)
     handle = handle_of(places, arrays)
@@ -73,14 +73,14 @@ def reward_with(world: Any, values: NDArray[np.float64], step: int, action: int,
 
 @driver_function
 def put_values(handle, values):  # type: ignore[no-untyped-def]
-    """Put a moment's values and features into the scratch, contexts not finite."""
+    """Put a moment's values and features into the scratch; contexts not finite."""
     p = participant_at(handle)
     write_moment(p.sizes, p.constants, p.scratch, values, p.scratch.x)
 
 
 @driver_function
 def respond_at(handle, seed, stream, step, stratum, sense, context, action, results):  # type: ignore[no-untyped-def]
-    """Reward and outcome of an action at this moment, contexts not finite: whose features stand in the scratch."""
+    """Reward and outcome of an action at this moment, whose features are in the scratch; contexts not finite."""
     p = participant_at(handle)
     _, noise = draw_pair(seed, stream, step, ARRIVAL)
     moment = Moment(step, stratum, sense, context)
@@ -91,7 +91,7 @@ def respond_at(handle, seed, stream, step, stratum, sense, context, action, resu
 
 @driver_function
 def walk_through(handle, seed, stream, actions, walk):  # type: ignore[no-untyped-def]
-    """The walk itself, compiled."""
+    """The compiled walk."""
     p, draws = participant_at(handle), Draws(seed, stream)
     kind = int(p.happenings.kind[0])
     for t in range(actions.shape[0]):

@@ -1,9 +1,9 @@
-"""Worlds: the truth that policies are tried in.
+"""Worlds: the truth in which policies are tested.
 
-A world tells the simulation what it is in numbers (`numbers`), what its agents know (`informed_problem`) and what
-metrics need of the truth (`truth_table`). Its compiled functions, static methods of its class, are called by the batch
-loop: `arrive(p, own, draws, step, arrival)` -> Moment, `respond(p, own, draws, moment, action, noise)` -> (reward,
-outcome, best possible outcome) and `blind_value(p, own, moment, action, outcome)`; `own` has what the world declares
+A world gives the simulation its numbers (`numbers`), the knowledge of its agents (`informed_problem`) and the truth for
+metrics (`truth_table`). Its compiled functions, static methods of its class, are called by the batch loop:
+`arrive(p, own, draws, step, arrival)` -> Moment, `respond(p, own, draws, moment, action, noise)` -> (reward, outcome,
+best possible outcome) and `blind_value(p, own, moment, action, outcome)`; `own` contains what the world declares
 (engine.declared.Declares): its settings, and the state that it keeps of its own past.
 """
 
@@ -14,7 +14,7 @@ from opportune.engine.declared import Declares, Owner
 from opportune.engine.hooks import WORLDS as WORLDS
 from opportune.engine.layout import Layout
 
-# Each registers itself.
+# Each import registers a world.
 from opportune.worlds.brushing.world import BrushingWorld as BrushingWorld
 from opportune.worlds.brushing.world import brushing_world as brushing_world
 from opportune.worlds.common import Happenings
@@ -28,42 +28,42 @@ from opportune.worlds.steps import StepCountWorld as StepCountWorld
 
 @runtime_checkable
 class SimulatedWorld(Protocol):
-    """What `simulate` needs of a world."""
+    """The interface that `simulate` requires of a world."""
 
     name: str
 
     @property
     def number(self) -> int:
-        """The number of its kind in the registry."""
+        """The number of the world's kind in the registry."""
 
     @property
     def declares(self) -> Declares:
-        """What it has of its own: settings, and the state that it keeps of its past."""
+        """The groups that the world declares: settings, and the state that it keeps of its past."""
 
     @property
     def happenings(self) -> Happenings:
-        """What it does to decision points and rewards: openings, answers, absences, late and lost rewards, bounds."""
+        """The effect on decision points and rewards: openings, answers, absences, late and lost rewards, bounds."""
 
     def extents(self) -> Mapping[str, int]:
-        """The lengths of dimensions that its declarations name and problems do not have."""
+        """The lengths of dimensions that its declarations name and problems lack."""
 
     def numbers(self) -> Mapping[str, Any]:
-        """The world in numbers, for the fields of its settings."""
+        """The world as numbers, for the fields of its settings."""
 
     def informed_problem(self) -> Any:
-        """What the agents know, with what only the truth can tell where a policy asks for it."""
+        """The agents' knowledge, including facts from the truth that some policies require."""
 
     def truth_table(self) -> dict[str, tuple[tuple[str, ...], Any]]:
-        """What metrics need of the truth."""
+        """The truth that metrics need."""
 
 
 def owner_of(world: SimulatedWorld) -> Owner:
-    """What a world declares, with the lengths of its dimensions."""
+    """The declarations of a world, with the lengths of its dimensions."""
     return Owner(world.declares, tuple(world.extents().items()))
 
 
 def in_numbers(world: SimulatedWorld, at: Layout) -> Any:
-    """A world as the flat array that compiled code takes."""
+    """A world as the flat array that compiled code reads."""
     happenings = world.happenings.numbers(
         world.number, getattr(world, "opens_hold", 1), strata=at.sizes.strata,
         per_day=world.informed_problem().schedule.decisions_per_day,

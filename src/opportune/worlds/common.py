@@ -1,7 +1,7 @@
-"""What all worlds have in common: what the world does to a decision point and to rewards.
+"""The behaviour that all worlds share: their effect on decision points and rewards.
 
-Compiled code reads it as `p.happenings` (engine.declared). Draws come from `algorithm.rng`, so that every policy meets
-the same people: arrivals, noise, openings, absences, and who answers how readily.
+Compiled code reads it as `p.happenings` (engine.declared). Draws come from `algorithm.rng`, so every policy meets the
+same people: arrivals, noise, openings, absences, and each person's readiness to answer.
 """
 
 import math
@@ -20,40 +20,40 @@ from opportune.problems.terms import normal_term
 from opportune.worlds.rewards import expected_reward
 
 BEYOND = "theta has"
-"""How the warning of a true parameter beyond its bound begins."""
+"""The start of the warning about a true parameter beyond its bound."""
 FAMILIES = {"gaussian": GAUSSIAN, "binary": BINARY, "count": COUNTED}
 WEEK = 7
-"""Days during which a nudge makes further answers less probable."""
+"""The number of days during which a nudge makes further answers less probable."""
 MOST_SPELL = 1_000
-"""Days that a spell may last."""
+"""The most days of a spell."""
 ALWAYS = 10**9
-"""The patience of somebody whom no number of nudges keeps from answering."""
+"""The patience of a person who answers after any number of nudges."""
 
 Rate = float | tuple[float, ...]
 
 
 class Happenings:
-    """What the world does to decision points and rewards, checked.
+    """A world's effect on decision points and rewards, checked.
 
     Args:
         open_rate: the probability that the patient opens the app unasked, at each step; a number, or one for each
             public stratum.
         response_rate: the probability that a nudge is answered; a number, or one for each public stratum.
-        available_rate: the probability that the patient is available and sensed values are there.
+        available_rate: the probability that the patient is available and sensed values are present.
         reward_rate: the probability that a reward arrives at all.
-        reward_delay: a reward arrives up to so many steps late, each delay equally likely.
-        response_spread: how much participants differ in answering: the sd of what is added to the rate's logit, drawn
+        reward_delay: the most steps that a reward is late; each delay is equally likely.
+        response_spread: how much participants differ in answering: the sd of a number added to the rate's logit, drawn
             once for each participant.
-        habituation: what each nudge of the last seven days multiplies the probability of an answer by, above 0 to 1.
-        spells: {"rate": the probability, each day, that the participant goes away, "days": for how many days};
-            meanwhile the participant is unavailable; or, with "silent": True, nobody knows, no nudge is answered and
-            the app is not opened.
-        family: how rewards are drawn: "gaussian", the linear mean plus normal noise; "binary", 1 with the linear mean
-            as probability (held to 0..1), else 0; "count", as gaussian, then rounded and not below 0.
-        bounds: (low, high), which rewards are held to, as a clipped measurement is.
+        habituation: the factor of each nudge in the last seven days on the probability of an answer, above 0 to 1.
+        spells: {"rate": the daily probability that the participant goes away, "days": for how many days}; meanwhile
+            the participant is unavailable. With "silent": True nobody knows: no nudge is answered and the app is not
+            opened.
+        family: the distribution of rewards: "gaussian", the linear mean plus normal noise; "binary", 1 with the linear
+            mean as probability (clipped to 0..1), else 0; "count", like gaussian, then rounded and at least 0.
+        bounds: (low, high), to which rewards are clipped, like clipped measurements.
 
-    With a family or bounds, the expected reward of an action is no longer its linear mean. What a world reports as
-    outcome and as the best possible outcome, and so all regret, is the expected reward (of counts, before rounding).
+    With a family or bounds, the expected reward of an action is not its linear mean. The outcome and best possible
+    outcome that a world reports, and therefore all regret, are expected rewards (of counts, before rounding).
 
     """
 
@@ -79,7 +79,7 @@ class Happenings:
 
     @classmethod
     def checked(cls, given: Mapping[str, Any], *, strata: int | None = None) -> "Happenings":
-        """Happenings from keyword arguments; an unknown name is refused, and rates that are not one per stratum."""
+        """Happenings from keyword arguments; rejects unknown names, and lists of rates that are not one per stratum."""
         for name in given:
             checks.choice("a world's setting", name, cls.NAMES)
         made = cls(**given)
@@ -89,16 +89,16 @@ class Happenings:
 
     @staticmethod
     def warn_of_theta(theta: NDArray[np.float64], bound: float) -> None:
-        """Warn if the true parameter is beyond what the agents believe: their confidence sets do not hold then."""
+        """Warn if the true parameter exceeds the agents' bound, since their confidence sets are then invalid."""
         norm = float(np.linalg.norm(theta))
         if norm > bound * (1.0 + 1e-9):
             checks.warn(
-                f"{BEYOND} norm {norm:.4g}, beyond theta_bound = {bound:.4g}, which the agents go by; "
+                f"{BEYOND} norm {norm:.4g}, beyond theta_bound = {bound:.4g}, which the agents assume; "
                 "expected a theta_bound of at least that"
             )
 
     def check_strata(self, strata: int) -> None:
-        """Refuse rates by stratum that are not one for each."""
+        """Reject lists of rates that are not one per stratum."""
         for name in ("open_rate", "response_rate"):
             rate = getattr(self, name)
             if isinstance(rate, tuple) and len(rate) != strata:
@@ -110,22 +110,22 @@ class Happenings:
         return self.available_rate < 1.0 or (self.spells is not None and not self.spells["silent"])
 
     def habituated(self, decisions_per_day: int) -> int:
-        """How many decision points a nudge is remembered for; 0 where nobody minds."""
+        """The number of decision points for which a nudge is remembered; 0 without habituation."""
         return WEEK * decisions_per_day if self.habituation < 1.0 else 0
 
     @property
     def limits(self) -> tuple[float, float]:
-        """What rewards are held to; counts are never below 0."""
+        """The bounds of rewards; counts are never below 0."""
         low, high = (-math.inf, math.inf) if self.bounds is None else self.bounds
         return (max(low, 0.0), high) if self.family == "count" else (low, high)
 
     @property
     def bends(self) -> bool:
-        """Whether the expected reward is another than the linear mean."""
+        """Whether the expected reward differs from the linear mean."""
         return self.family != "gaussian" or self.bounds is not None
 
     def expected(self, means: NDArray[np.float64], noise_sd: float) -> NDArray[np.float64]:
-        """The expected rewards that go with these linear means."""
+        """The expected rewards for these linear means."""
         if not self.bends:
             return means
         family, (low, high) = FAMILIES[self.family], self.limits
@@ -133,7 +133,7 @@ class Happenings:
         return np.array(found).reshape(means.shape)
 
     def truth_table(self) -> dict[str, tuple[tuple[str, ...], NDArray[np.float64]]]:
-        """What rewards are held to, if to anything."""
+        """The bounds of rewards, if there are any."""
         return {} if self.bounds is None else {"reward_bounds": (("bound",), np.array(self.bounds))}
 
     def settings(self) -> Mapping[str, Any]:
@@ -141,7 +141,7 @@ class Happenings:
         return {name: getattr(self, name) for name in self.NAMES}
 
     def numbers(self, kind: int, opens_hold: int = 1, *, strata: int = 1, per_day: int = 1) -> dict[str, Any]:
-        """What happens in numbers, in a world of this kind; an opening holds for so many steps in a row."""
+        """The settings as numbers, for a world of this kind; an opening lasts for `opens_hold` consecutive steps."""
         self.check_strata(strata)
         spells, (low, high) = self.spells or {"rate": 0.0, "days": 0, "silent": False}, self.limits
         return {
@@ -166,7 +166,7 @@ class Happenings:
 
 
 def check_persistence(given: Any, variables: Mapping[str, Any], scheduled: Mapping[str, Any]) -> dict[str, float]:
-    """How probable it is, for each variable that persists, that it stays as it was at the decision point before."""
+    """The probability, for each persisting variable, that it keeps its value from the previous decision point."""
     if given is None:
         return {}
     found = {}
@@ -187,7 +187,7 @@ def _rate(name: str, given: Any) -> Rate:
 
 
 def _spells(given: Any) -> dict[str, Any] | None:
-    """How often participants go away, and for how long."""
+    """The rate and duration of spells."""
     if given is None:
         return None
     spells = checks.mapping("spells", given, '{"rate": a probability per day, "days": how long}')
@@ -201,7 +201,7 @@ def _spells(given: Any) -> dict[str, Any] | None:
 
 
 def _bounds(given: Any, family: str) -> tuple[float, float] | None:
-    """What rewards are held to."""
+    """The bounds of rewards."""
     if given is None:
         return None
     pair = checks.listed("bounds", given, "(low, high)", most=2)
@@ -224,13 +224,13 @@ def opens(p, draws, moment):  # type: ignore[no-untyped-def]
     if rate <= 0.0 or is_silent(p, draws, moment.step):
         return False
     step, hold = moment.step, int(p.happenings.opens_hold[0])
-    when = (step - 1) // hold * hold + 1 if hold > 1 else step  # step, or the first of its day
+    when = (step - 1) // hold * hold + 1 if hold > 1 else step  # the step, or the first one of its day
     return draw(draws.seed, draws.stream, when, OPEN) < rate
 
 
 @inner_function
 def base_rate(p, draws, stratum):  # type: ignore[no-untyped-def]
-    """The probability that this participant answers a nudge if none was made lately."""
+    """The probability that this participant answers a nudge if there were no others recently."""
     rate, spread = p.happenings.response_rate[stratum], p.happenings.response_spread[0]
     if spread > 0.0 and 0.0 < rate < 1.0:
         own = spread * normal(draw(draws.seed, draws.stream, 0, PERSON))
@@ -240,7 +240,7 @@ def base_rate(p, draws, stratum):  # type: ignore[no-untyped-def]
 
 @inner_function
 def answers(p, draws, moment):  # type: ignore[no-untyped-def]
-    """Whether the patient answers a nudge, after those of the last seven days."""
+    """Whether the patient answers a nudge, given the nudges of the last seven days."""
     if is_silent(p, draws, moment.step):
         return False
     rate = base_rate(p, draws, moment.stratum)
@@ -251,7 +251,7 @@ def answers(p, draws, moment):  # type: ignore[no-untyped-def]
 
 @inner_function
 def patience(p, draws, moment):  # type: ignore[no-untyped-def]
-    """After how many nudges in the last seven days the patient would still answer one; -1: not even the first."""
+    """The most nudges in the last seven days after which the patient still answers one; -1: never answers."""
     rate, factor = base_rate(p, draws, moment.stratum), p.happenings.habituation[0]
     u = draw(draws.seed, draws.stream, moment.step, ANSWER)
     if is_silent(p, draws, moment.step) or not (rate >= 1.0 or u < rate):
@@ -266,10 +266,10 @@ def patience(p, draws, moment):  # type: ignore[no-untyped-def]
 
 @inner_function
 def remember_nudge(p, step, nudged):  # type: ignore[no-untyped-def]
-    """Keep whether there was a nudge at this step, in place of the step a week before."""
+    """Record whether there was a nudge at this step, in place of the step a week before."""
     lately, window = p.lately, p.sizes.habituated
     lately.nudged[step % window] = nudged
-    following = (step + 1) % window  # the next decision point is a week after this one
+    following = (step + 1) % window  # this entry is a week before the next decision point
     total = 0.0
     for i in range(window):
         total += lately.nudged[i]
@@ -278,7 +278,7 @@ def remember_nudge(p, step, nudged):  # type: ignore[no-untyped-def]
 
 @inner_function
 def is_available(p, draws, step):  # type: ignore[no-untyped-def]
-    """Whether the patient is available and sensed values are there."""
+    """Whether the patient is available and sensed values are present."""
     rate = p.happenings.available_rate[0]
     if rate < 1.0 and draw(draws.seed, draws.stream, step, AVAILABLE) >= rate:
         return False
@@ -295,7 +295,7 @@ def is_silent(p, draws, step):  # type: ignore[no-untyped-def]
 
 @inner_function
 def is_away(p, draws, step):  # type: ignore[no-untyped-def]
-    """Whether a spell that began today, or not too many days ago, goes on."""
+    """Whether a spell that began today or earlier is still going on."""
     per_day = int(p.happenings.decisions_per_day[0])
     today = (step - 1) // per_day
     for day in range(max(0, today - int(p.happenings.spell_days[0]) + 1), today + 1):
@@ -313,7 +313,7 @@ def is_rewarded(p, draws, step):  # type: ignore[no-untyped-def]
 
 @inner_function
 def lateness(p, draws, step):  # type: ignore[no-untyped-def]
-    """How many steps late the step's reward arrives."""
+    """The number of steps by which the step's reward is late."""
     most = int(p.happenings.reward_delay[0])
     if most == 0:
         return 0
@@ -321,7 +321,7 @@ def lateness(p, draws, step):  # type: ignore[no-untyped-def]
 
 
 def true_parameter(problem: Any, theta: Any) -> NDArray[np.float64]:
-    """The true parameter of a world, checked: a number for each feature, or effects by the terms' names, others 0."""
+    """The true parameter of a world, checked: a number for each feature, or {term: effect}, with 0 for other terms."""
     if isinstance(theta, Mapping):
         if problem.formula is None:
             raise InputError(

@@ -1,4 +1,4 @@
-"""Linear worlds with continuous contexts: variables drawn from distributions, features computed at the moment."""
+"""Linear worlds with continuous contexts: variables are drawn from distributions, features computed at each step."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -24,18 +24,18 @@ Floats = NDArray[np.float64]
 
 
 class Settings(NamedTuple):
-    """The truth in numbers."""
+    """The truth as numbers."""
 
     noise_sd: Annotated[Numbers, 1]
-    rows: Annotated[Numbers, 1]  # of the schedule's table
+    rows: Annotated[Numbers, 1]  # the number of rows of the schedule's table
     columns: Annotated[Numbers, 1]
     schedule: Annotated[Numbers, "rows", "columns"]
     theta: Annotated[Numbers, "d"]
-    column: Annotated[Numbers, "drawn"]  # of each variable, its column in the schedule; -1: it has none
-    kind: Annotated[Numbers, "drawn"]  # its kind of distribution; -1: it is not drawn
-    place: Annotated[Numbers, "drawn"]  # where its parameters begin
-    uniform: Annotated[Numbers, "drawn"]  # which of the moment's uniform draws is its own
-    persistence: Annotated[Numbers, "drawn"]  # the probability that it stays as it was
+    column: Annotated[Numbers, "drawn"]  # each variable's column in the schedule; -1: not scheduled
+    kind: Annotated[Numbers, "drawn"]  # its kind of distribution; -1: not drawn
+    place: Annotated[Numbers, "drawn"]  # the start of its parameters
+    uniform: Annotated[Numbers, "drawn"]  # the index of its draw among the moment's uniform draws
+    persistence: Annotated[Numbers, "drawn"]  # the probability that it keeps its value
     parameters: Annotated[Numbers, "parameters"]
 
 
@@ -57,7 +57,7 @@ def write_values(p, own, draws, step):  # type: ignore[no-untyped-def]
 
 @inner_function
 def last_change(draws, step, number, stays):  # type: ignore[no-untyped-def]
-    """The step, up to this one, since which a variable has stayed as it is."""
+    """The step at which a variable last changed, up to this one."""
     while stays > 0.0 and step > 1 and draw(draws.seed, draws.stream, step, STAY + number) < stays:
         step -= 1
     return step
@@ -65,7 +65,7 @@ def last_change(draws, step, number, stays):  # type: ignore[no-untyped-def]
 
 @inner_function
 def arrive(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
-    """The moment of a step: its values and features go into the scratch."""
+    """The moment of a step; its values and features go into the scratch."""
     n, scratch = p.sizes, p.scratch
     write_values(p, own, draws, step)
     if n.histories > 0:
@@ -76,7 +76,7 @@ def arrive(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
 
 @inner_function
 def respond(p, own, draws, moment, action, noise):  # type: ignore[no-untyped-def]
-    """What comes of an action: reward, expected reward, that of the best allowed one; `noise` is a uniform."""
+    """The result of an action: reward, expected reward, and that of the best allowed one; `noise` is a uniform."""
     n, x, theta, sd = p.sizes, p.scratch.x, own.settings.theta, own.settings.noise_sd[0]
     masks, first = p.scratch.forbidden, WHOLE * n.actions
     mean = 0.0
@@ -94,7 +94,7 @@ def respond(p, own, draws, moment, action, noise):  # type: ignore[no-untyped-de
 
 @inner_function
 def blind_value(p, own, moment, action, outcome):  # type: ignore[no-untyped-def]
-    """What the patient really gets: the paper's average over contexts is for finite ones."""
+    """The actual outcome; the paper's average over contexts is defined only for finite ones."""
     return outcome
 
 
@@ -103,15 +103,15 @@ class ContinuousWorld:
     """The truth of a problem with continuous contexts: X = <theta, phi(s, a)> + noise, as for LinearWorld.
 
     Args:
-        problem: what the agents know.
+        problem: the agents' knowledge.
         theta: the true parameter, a number for each feature or {term: effect} (`problem.terms`; others are 0).
         distributions: {variable: Normal, LogNormal, Uniform, Truncated or Choice}, for every variable that is neither
             scheduled, nor in the table, nor the participant's own history.
-        table: rows of one's own data from which variables are drawn jointly, `Resampled.from_csv(...)`.
+        table: rows of your own data from which variables are drawn jointly, `Resampled.from_csv(...)`.
         noise_sd: standard deviation of the reward's noise; by default that of the problem.
-        persistence: {variable: the probability that it stays as it was at the decision point before}; it is drawn
-            anew otherwise, so that its distribution in the long run is the one given. The variables of a table, which
-            are drawn jointly, stay together.
+        persistence: {variable: the probability that it keeps its value from the previous decision point}; otherwise it
+            is drawn again, so that its long-run distribution is the given one. The variables of a table, which are
+            drawn jointly, change together.
         happenings: as for LinearWorld: open_rate, response_rate, available_rate, family, ...
         name: a label for tables and figures.
 
@@ -154,13 +154,13 @@ class ContinuousWorld:
             persistence, problem.variables, {**problem.schedule.variables, **problem.histories}
         )
         if table is not None and len({self.persistence.get(name, 0.0) for name in table.columns}) > 1:
-            raise InputError("persistence differs between variables of the table; expected one for all, as rows stay")
+            raise InputError("persistence differs between variables of the table; expected one value, as rows persist")
         self.happenings = Happenings.checked(happenings, strata=problem.strata)
         self.name = checks.text("name of the world", name, empty=True)
         self.happenings.warn_of_theta(self.theta * problem.units, problem.theta_bound)
 
     def extents(self) -> dict[str, int]:
-        """The lengths of dimensions that its declarations name and problems do not have."""
+        """The lengths of dimensions that its declarations name and problems lack."""
         rows, columns = self._schedule.shape
         return {
             "rows": rows, "columns": columns, "drawn": len(self.problem.variables),
@@ -168,7 +168,7 @@ class ContinuousWorld:
         }  # fmt: skip
 
     def numbers(self) -> dict[str, Any]:
-        """The truth in numbers, for the fields of its settings."""
+        """The truth as numbers, for the fields of its settings."""
         packed, scheduled = self.packed, list(self.problem.schedule.variables)
         rows, columns = self._schedule.shape
         return {
@@ -196,11 +196,11 @@ class ContinuousWorld:
         return rows
 
     def informed_problem(self) -> ContinuousProblem:
-        """What the agents know; there is nothing that only the truth could add."""
+        """The agents' knowledge; the truth adds nothing to it."""
         return self.problem
 
     def truth_table(self) -> dict[str, tuple[tuple[str, ...], Floats]]:
-        """What metrics need of the truth."""
+        """The truth that metrics need."""
         bounds = self.problem.value_range or (np.nan, np.nan)
         return {
             **self.happenings.truth_table(),

@@ -1,10 +1,10 @@
-"""How a simulated world draws its variables: distributions, each as numbers for one compiled quantile function.
+"""How a simulated world draws its variables: distributions, each given by numbers for one compiled quantile function.
 
     Normal(7, 1.5), LogNormal(4000, 0.6), Uniform(0, 1), Truncated(Normal(7, 1.5), 4, 10), Choice({"low": 0.3, ...})
-    Resampled.from_csv("people.csv", ["sleep", "steps"])        rows of one's own data, jointly
+    Resampled.from_csv("people.csv", ["sleep", "steps"])        rows of your own data, jointly
 
-`pack` makes them fit a problem's variables: what lies outside a variable's bounds is never drawn, and the rest is
-scaled up accordingly (a truncated distribution, not a clipped one).
+`pack` adapts them to a problem's variables: values outside a variable's bounds are never drawn, and the other
+probabilities grow accordingly (a truncated distribution, not a clipped one).
 """
 
 import math
@@ -30,24 +30,24 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 NORMAL = 0  # centre, spread, first, share, low, high: see _of_normal
-LOG_NORMAL = 1  # likewise
+LOG_NORMAL = 1  # the same parameters
 UNIFORM = 2  # low, width
 CHOICE = 3  # n, n cumulative probabilities, n values
 RESAMPLED = 4  # rows, the values of one column
 
 BELOW_ONE = 1.0 - 2.0**-53  # the largest uniform draw
 LEAST_MASS = 1e-6
-"""How much of a distribution must lie between the bounds it is truncated to: quantiles beyond are inexact."""
+"""The least probability between the bounds of a truncated distribution, below which quantiles would be inexact."""
 
 
 @dual_function
 def quantile(kind, parameters, place, u):  # type: ignore[no-untyped-def]
-    """The value below which a share u in [0, 1) of a distribution lies.
+    """The quantile of a distribution at u in [0, 1).
 
     Args:
         kind: NORMAL, LOG_NORMAL, UNIFORM, CHOICE or RESAMPLED.
         parameters: a flat array with the parameters of all distributions.
-        place: where this one's begin.
+        place: where the parameters of this one begin.
         u: a uniform draw.
 
     """
@@ -115,7 +115,7 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Truncated:
-    """A distribution given that it lies between two numbers."""
+    """A distribution conditional on lying between two numbers."""
 
     base: "Normal | LogNormal | Uniform | Truncated"
     low: float
@@ -127,7 +127,7 @@ class Truncated:
         low, high = checks.real("low of Truncated", self.low), checks.real("high of Truncated", self.high)
         if low >= high:
             raise InputError(f"Truncated is from {low:g} to {high:g}; expected low < high")
-        numbers_of(self)  # refuses what has hardly any mass between the bounds
+        numbers_of(self)  # raises an error if there is hardly any mass between the bounds
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ Distribution = Normal | LogNormal | Uniform | Truncated | Choice
 
 
 class Numbers(NamedTuple):
-    """A distribution as `quantile` takes it, and its mean."""
+    """A distribution as parameters of `quantile`, and its mean."""
 
     kind: int
     parameters: tuple[float, ...]
@@ -165,10 +165,10 @@ class Numbers(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """How all variables of a problem are drawn: variable v is quantile(kinds[v], parameters, places[v], u).
+    """The draws of all variables of a problem: variable v is quantile(kinds[v], parameters, places[v], u).
 
-    `uniforms` says which of the moment's uniform draws is u: variables of one table share theirs. Scheduled variables,
-    which are not drawn, have kind -1.
+    `uniforms` contains the index of u among the moment's uniform draws: variables of one table share theirs. Scheduled
+    variables, which are not drawn, have kind -1.
     """
 
     kinds: Ints
@@ -179,7 +179,7 @@ class Packed(NamedTuple):
 
 
 def numbers_of(distribution: Distribution, bounds: Number | None = None) -> Numbers:
-    """A distribution, truncated to bounds if there are any, in numbers."""
+    """A distribution as numbers, truncated to bounds if there are any."""
     low, high = (-math.inf, math.inf) if bounds is None else (bounds.low, bounds.high)
     base: Distribution = distribution
     while isinstance(base, Truncated):
@@ -198,11 +198,11 @@ def numbers_of(distribution: Distribution, bounds: Number | None = None) -> Numb
 
 def pack(variables: Mapping[str, Variable], distributions: Mapping[str, Distribution], *,
          table: Resampled | None = None) -> Packed:  # fmt: skip
-    """How a problem's variables are drawn, in numbers.
+    """The draws of a problem's variables, as numbers.
 
     Args:
         variables: the problem's, in order.
-        distributions: for each variable that is neither scheduled nor in the table: how it is drawn.
+        distributions: the distribution of each variable that is neither scheduled nor in the table.
         table: rows to draw variables from jointly. Rows outside the bounds of a variable are never drawn.
 
     """
@@ -234,7 +234,7 @@ def pack(variables: Mapping[str, Variable], distributions: Mapping[str, Distribu
 def _of_normal(base: Normal, low: float, high: float) -> Numbers:
     """A truncated normal: centre + spread * normal(first + share u), spread and share < 0 in the upper tail.
 
-    There the lower tail is taken and mirrored: probabilities near 0 are exact, near 1 they are not.
+    The upper tail is computed as the mirrored lower one, since probabilities are exact near 0 but not near 1.
     """
     from scipy.special import ndtr  # noqa: PLC0415  (slow to import)
 
@@ -266,7 +266,7 @@ def _of_log_normal(base: LogNormal, low: float, high: float) -> Numbers:
 
 
 def _of_choice(base: Choice, low: float, high: float) -> Numbers:
-    """A choice among the numbers that lie between the bounds."""
+    """A choice among the numbers between the bounds."""
     inside = {}
     for value, probability in base.probabilities.items():
         number = checks.real("a value of Choice", value)
@@ -281,7 +281,7 @@ def _of_choice(base: Choice, low: float, high: float) -> Numbers:
 
 
 def _fitting(name: str, variable: Variable, distribution: Distribution) -> Numbers:
-    """A variable's distribution, which must suit it."""
+    """A variable's distribution, checked against the variable."""
     levels = levels_of(variable)
     if levels is None:
         if not isinstance(distribution, Distribution):
@@ -308,14 +308,14 @@ def _fitting(name: str, variable: Variable, distribution: Distribution) -> Numbe
 
 
 def _scheduled(name: str, variable: Variable) -> Numbers:
-    """A variable that is not drawn because the schedule knows it."""
+    """A variable that is not drawn because it follows the schedule."""
     if isinstance(variable, Number | tuple):
         raise InputError(f"variable {name!r} has no distribution; expected one, or a column of the table")
     return Numbers(-1, (), math.nan)
 
 
 def _rows_inside(variables: Mapping[str, Variable], table: Resampled) -> dict[str, Floats]:
-    """The table's columns as numbers (levels by theirs), without rows outside the bounds of a variable."""
+    """The table's columns as numbers (levels by number), without rows outside the bounds of a variable."""
     columns = {}
     for name, values in table.columns.items():
         checks.choice("column of the table", name, variables)
@@ -347,7 +347,7 @@ def _level(name: str, levels: tuple[Any, ...], value: Any) -> float:
 
 
 def _mass(a: float, b: float) -> float:
-    """P(a < Z < b) of a standard normal Z, from the tail in which both lie if they do."""
+    """P(a < Z < b) of a standard normal Z, from the tail that contains both bounds, if one does."""
     from scipy.special import ndtr  # noqa: PLC0415  (slow to import)
 
     if a > 0.0:

@@ -1,8 +1,8 @@
 """Drifting worlds: contexts whose probabilities change over the course of a study, or that stay for a while.
 
-One table says the probability of each context at each step; one number says the probability that the last step's
-context stays instead. That covers weekly cycles (a table of seven rows, which comes round), trends and good moments
-that stop coming (a row for each step), and contexts that persist.
+A table contains the probability of each context at each step; one number is the probability that the last step's
+context stays instead. That covers weekly cycles (a table of seven rows, which repeats), trends and good moments that
+stop coming (a row for each step), and contexts that persist.
 """
 
 from functools import cached_property
@@ -23,7 +23,7 @@ from opportune.worlds.linear import LinearWorld, find_context, moment_of
 
 
 class Settings(NamedTuple):
-    """The truth in numbers: LinearWorld's, with a slot for each step of the course."""
+    """The truth as numbers: LinearWorld's, with a slot for each step of the course."""
 
     noise_sd: Annotated[Numbers, 1]
     period: Annotated[Numbers, 1]
@@ -37,7 +37,7 @@ class Settings(NamedTuple):
 
 @inner_function
 def arrive(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
-    """The last context where `arrival` < stay; else one by the step's row, what is left of the uniform choosing it."""
+    """The last context if `arrival` < stay; otherwise one by the step's row, chosen by the rest of the uniform."""
     n, stay = p.sizes, own.settings.stay[0]
     context = int(p.lately.context[0]) - 1
     if context < 0 or arrival >= stay:
@@ -53,13 +53,13 @@ class DriftingWorld(LinearWorld):
     """A linear world whose context probabilities depend on the step, and whose contexts may persist.
 
     Args:
-        problem: what the agents know.
+        problem: the agents' knowledge.
         theta: the true parameter.
         course: the probability of each context, one row per step [n, K]; the first row follows the last.
         stay: the probability that the context of the last step stays, regardless of the row; less than 1.
         settings: noise_sd, name and happenings, as for LinearWorld.
 
-    Metrics compare with the long run, `context_probs`, the mean of the rows; `drift` tells it to the agents too.
+    Metrics compare with the long run, `context_probs`, the mean of the rows; `drift` also gives it to the agents.
 
     """
 
@@ -70,7 +70,7 @@ class DriftingWorld(LinearWorld):
         if not isinstance(problem, Problem):
             raise InputError(f"problem is {checks.brief(problem)}; expected a Problem")
         if problem.schedule.variables:
-            raise InputError("the problem has a schedule; expected none, the course says what arrives when")
+            raise InputError("the problem has a schedule; expected none, since the course sets what arrives when")
         known = ("noise_sd", "name", *Happenings.NAMES)
         for setting in settings:
             checks.choice("a world's setting", setting, known)
@@ -80,7 +80,7 @@ class DriftingWorld(LinearWorld):
 
     @classmethod
     def drift(cls, world: LinearWorld, *, course: Any, stay: float = 0.0) -> "DriftingWorld":
-        """A world with contexts that drift; agents that knew the probabilities know the long run."""
+        """A world with drifting contexts; agents that knew the probabilities know those of the long run."""
         if not isinstance(world, LinearWorld):
             raise InputError(f"world is {checks.brief(world)}; expected a LinearWorld")
         problem = world.problem
@@ -93,7 +93,7 @@ class DriftingWorld(LinearWorld):
 
     @cached_property
     def slot_of(self) -> NDArray[np.int64]:
-        """Every step of the course has a row of its own."""
+        """The identity: every step of the course has its own row."""
         return np.arange(len(self.course))
 
     @cached_property
@@ -102,7 +102,7 @@ class DriftingWorld(LinearWorld):
         return np.cumsum(self.course, axis=1)
 
     def numbers(self) -> dict[str, Any]:
-        """The truth in numbers, for the fields of its settings."""
+        """The truth as numbers, for the fields of its settings."""
         known = {**super().numbers(), "stay": self.stay}
         return {name: known[name] for name in Settings._fields}
 
@@ -124,6 +124,6 @@ class DriftingWorld(LinearWorld):
 def _rows(course: Any, contexts: int) -> Floats:
     """The course, checked: a probability vector for each step."""
     rows = checks.array("course", course, ("steps", contexts))
-    if rows.size and rows.min() >= 0.0 and np.abs(rows.sum(axis=1) - 1.0).max() <= 1e-9:  # as most are: said at once
+    if rows.size and rows.min() >= 0.0 and np.abs(rows.sum(axis=1) - 1.0).max() <= 1e-9:  # the usual case, checked fast
         return rows
     return np.stack([checks.probabilities(f"course at step {t}", row, contexts) for t, row in enumerate(rows, 1)])

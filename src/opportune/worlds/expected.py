@@ -1,7 +1,7 @@
-"""Expected features of a world with continuous contexts: what the recommender goes by where it sees only the public.
+"""Expected features of a world with continuous contexts, for a recommender who sees only public variables.
 
-Features are averaged over everything but the public levels, by quadrature over only those variables that a feature
-depends on: so a feature of one variable costs a hundred points, not a hundred to the power of all variables.
+Features are averaged over everything except the public levels, by quadrature over only those variables that a feature
+depends on: a feature of one variable costs a hundred points, not a hundred to the power of the number of variables.
 """
 
 import itertools
@@ -32,13 +32,13 @@ Floats = NDArray[np.float64]
 PANELS = 8
 NODES_PER_PANEL = 16
 REACH = 12.0
-"""Standard deviations beyond which a normal distribution has no weight."""
+"""The number of standard deviations beyond which a normal distribution has no weight."""
 MOST_POINTS = 4_000_000
 CHUNK = 50_000
 
 
 class Nodes(NamedTuple):
-    """Points and weights, [n, variables] and [n], that stand for the joint distribution of some variables."""
+    """Points and weights, [n, variables] and [n], that approximate the joint distribution of some variables."""
 
     variables: tuple[int, ...]
     points: Floats
@@ -52,13 +52,13 @@ def expected_features(
 
     Args:
         problem: the problem.
-        distributions: how its variables are drawn, as for `pack`; days of study are equally likely.
-        table: rows to draw variables from jointly. Rows of the stratum count, or all where it has none.
+        distributions: the distributions of its variables, as for `pack`; days of study are equally likely.
+        table: rows to draw variables from jointly. Only rows of the stratum count, or all rows if it has none.
 
     """
     if problem.histories:
         names = ", ".join(map(repr, problem.histories))
-        raise InputError(f"the means of {names} depend on what is decided; expected a problem without known means")
+        raise InputError(f"the means of {names} depend on decisions; expected a problem without known means")
     packed = pack(problem.variables, distributions, table=table)
     public = [v for v, name in enumerate(problem.variables) if name in problem.stratified]
     sizes = [len(levels_of(variable) or ()) for v, variable in enumerate(problem.variables.values()) if v in public]
@@ -74,7 +74,7 @@ def expected_features(
 
 
 def _average(problem: ContinuousProblem, fixed: Mapping[int, int], nodes: list[Nodes]) -> Floats:
-    """The features' mean over some variables, the others held fixed: [A, d]."""
+    """The features' mean over some variables, with the others fixed: [A, d]."""
     size = math.prod(part.weights.size for part in nodes)
     if size > MOST_POINTS:
         raise InputError(
@@ -96,7 +96,7 @@ def _average(problem: ContinuousProblem, fixed: Mapping[int, int], nodes: list[N
 
 
 def _nodes(problem: ContinuousProblem, packed: Packed, fixed: Mapping[int, int]) -> list[Nodes]:
-    """What stands for the distribution of every variable that is not fixed, tables jointly."""
+    """Points and weights for the distribution of every variable that is not fixed, with tables jointly."""
     nodes = []
     resampled = [v for v, kind in enumerate(packed.kinds) if kind == RESAMPLED]
     if resampled:
@@ -109,7 +109,7 @@ def _nodes(problem: ContinuousProblem, packed: Packed, fixed: Mapping[int, int])
 
 
 def _rows(packed: Packed, variables: list[int], fixed: Mapping[int, int]) -> Nodes:
-    """The rows of the table that agree with the public levels; all where none does."""
+    """The rows of the table that agree with the public levels; all rows if none does."""
     columns = []
     for v in variables:
         place = int(packed.places[v])
@@ -125,7 +125,7 @@ def _rows(packed: Packed, variables: list[int], fixed: Mapping[int, int]) -> Nod
 
 
 def one_variable(packed: Packed, v: int, variable: Variable) -> tuple[Floats, Floats]:
-    """Points and weights that stand for the distribution of one variable."""
+    """Points and weights for the distribution of one variable."""
     if isinstance(variable, DayOfStudy) and packed.kinds[v] < 0:
         days = np.array([variable.on(day + 1) for day in range(variable.days)])
         return days, np.full(days.size, 1.0 / days.size)

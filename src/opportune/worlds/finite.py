@@ -1,4 +1,4 @@
-"""`FiniteWorld`: what follows from the truth of a world whose contexts are a finite set, however rewards come about."""
+"""`FiniteWorld`: consequences of the truth of a world with finite contexts, for any model of rewards."""
 
 import copy
 from functools import cached_property
@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 
 class FiniteWorld:
-    """What agents know, how contexts arrive, and what each action is worth in each of them."""
+    """The agents' knowledge, the arrival of contexts, and the value of each action in each of them."""
 
     problem: Problem
     context_probs: Floats
@@ -28,7 +28,7 @@ class FiniteWorld:
 
     @cached_property
     def blind_values(self) -> Floats:
-        """The expected reward of action a to one who sees only the public part z: [Z, A]."""
+        """The expected reward of action a given only the public part z: [Z, A]."""
         return self._averaged(self.problem.stratum_of, self.problem.strata)
 
     def _averaged(self, part_of: NDArray[np.int64], parts: int) -> Floats:
@@ -37,17 +37,17 @@ class FiniteWorld:
 
     @cached_property
     def best(self) -> Floats:
-        """What the best of the allowed actions is worth in each context: [K]."""
+        """The value of the best allowed action in each context: [K]."""
         return allowed_best(self.outcomes, self.problem.masks.whole)
 
     @cached_property
     def best_blind(self) -> Floats:
-        """What the best of the blindly allowed actions is worth in each public stratum: [Z]."""
+        """The value of the best blindly allowed action in each public stratum: [Z]."""
         return allowed_best(self.blind_values, self.problem.masks.public)
 
     @cached_property
     def gaps(self) -> Floats:
-        """u* - v* for each context: what its sensed part is worth knowing: [K]."""
+        """u* - v* for each context, the value of knowing its sensed part: [K]."""
         problem = self.problem
         sensed = self._averaged(problem.sense_of, problem.senses)
         best = allowed_best(sensed, problem.masks.sensed)[problem.sense_of]
@@ -55,7 +55,7 @@ class FiniteWorld:
 
     @cached_property
     def largest_gap(self) -> float:
-        """The largest gap of a context that can happen."""
+        """The largest gap of a possible context."""
         return float(self.gaps[self.context_probs > 0].max())
 
     @cached_property
@@ -75,7 +75,7 @@ class FiniteWorld:
 
     @cached_property
     def _informed(self) -> Problem:
-        """`informed_problem`, made once: what follows from a problem is kept with it, for every simulation."""
+        """`informed_problem`, built once, since a problem caches its derived arrays for every simulation."""
         if self.problem.largest_gap is not None or self.largest_gap <= 0.0:
             return self.problem
         informed = copy.copy(self.problem)
@@ -83,7 +83,7 @@ class FiniteWorld:
         return informed
 
     def truth_table(self) -> dict[str, tuple[tuple[str, ...], Floats]]:
-        """What metrics need of the truth, as {name: (axes, values)}."""
+        """The truth that metrics need, as {name: (axes, values)}."""
         bounds = self.problem.value_range or (np.nan, np.nan)
         return {
             **self.happenings.truth_table(),
@@ -96,12 +96,12 @@ class FiniteWorld:
 
 
 def allowed_best(values: Floats, forbidden: NDArray[np.bool_]) -> Floats:
-    """The largest of each row's values, of the actions that are not forbidden there."""
+    """The largest value of each row among actions that are not forbidden there."""
     return np.asarray(np.where(forbidden, -np.inf, values).max(axis=1))
 
 
 def within(probs: Floats, members: NDArray[np.bool_]) -> Floats:
-    """Probabilities given that the context is one of these; all alike where none of them can happen."""
+    """Probabilities given that the context is one of these; uniform if none of them is possible."""
     if members.all():
         return probs
     kept = np.where(members, probs, 0.0)

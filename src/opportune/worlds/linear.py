@@ -22,18 +22,18 @@ from opportune.worlds.rewards import outcome_of, reward_around
 
 MOST_WORLDS = 1_000_000
 MOST_LASTING = 60
-"""Variables of a world that may persist."""
+"""The most variables of a world that may persist."""
 
 
 class Settings(NamedTuple):
-    """The truth in numbers."""
+    """The truth as numbers."""
 
     noise_sd: Annotated[Numbers, 1]
-    period: Annotated[Numbers, 1]  # L, of the schedule
+    period: Annotated[Numbers, 1]  # L, the period of the schedule
     slot_of: Annotated[Numbers, "period"]  # the slot of each of its steps
     cumulative: Annotated[Numbers, "slots", "contexts"]  # context probabilities in each slot
-    persisting: Annotated[Numbers, 1]  # how many variables persist
-    stays: Annotated[Numbers, "persisting"]  # the probability that a variable stays as it was
+    persisting: Annotated[Numbers, 1]  # the number of variables that persist
+    stays: Annotated[Numbers, "persisting"]  # the probability that a variable keeps its value
     level: Annotated[Numbers, "persisting", "contexts"]  # the number of its level in each context
     value: Annotated[Numbers, "contexts", "actions"]  # <theta, phi[k, a]>
     best: Annotated[Numbers, "contexts"]  # the expected reward of the best action
@@ -42,9 +42,9 @@ class Settings(NamedTuple):
 
 @inner_function
 def find_context(cumulative, first, contexts, u):  # type: ignore[no-untyped-def]
-    """The first context whose cumulative probability exceeds u: as many as there are that do not.
+    """The first context whose cumulative probability exceeds u, found by counting those that do not.
 
-    Counting them all takes no longer than to stop at the right one, which a processor cannot foresee.
+    Counting all of them takes no longer than stopping at the right one, which branch prediction cannot foresee.
     """
     context = 0
     for k in range(contexts - 1):
@@ -63,7 +63,7 @@ def moment_of(p, step, context):  # type: ignore[no-untyped-def]
 
 @inner_function
 def arrive(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
-    """The context of a step, by its uniform `arrival`; of those that the schedule has at this step."""
+    """The context of a step, from its uniform `arrival`, among those that the schedule allows at this step."""
     contexts, period, first = p.sizes.contexts, int(own.settings.period[0]), 0
     if period > 1:
         first = int(own.settings.slot_of[(step - 1) % period]) * contexts
@@ -74,7 +74,7 @@ def arrive(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
 
 @step_function
 def find_lasting(p, truth, draws, step, first, arrival):  # type: ignore[no-untyped-def]
-    """The context of a step where variables persist: those that stay are as before, given them the others are drawn."""
+    """The context of a step if variables persist: some keep their values, the others are drawn given these."""
     n, cumulative = p.sizes.contexts, truth.cumulative
     last = int(p.lately.context[0]) - 1
     staying = 0  # a bit for each variable
@@ -106,33 +106,33 @@ def fits(truth, contexts, staying, k, last):  # type: ignore[no-untyped-def]
 
 @inner_function
 def respond(p, own, draws, moment, action, noise):  # type: ignore[no-untyped-def]
-    """What comes of an action: reward, expected reward, that of the best action; `noise` is a uniform."""
+    """The result of an action: reward, expected reward, that of the best action; `noise` is a uniform."""
     mean, sd = own.settings.value[moment.context * p.sizes.actions + action], own.settings.noise_sd[0]
     return reward_around(p, mean, sd, noise), outcome_of(p, mean, sd), own.settings.best[moment.context]
 
 
 @inner_function
 def blind_value(p, own, moment, action, outcome):  # type: ignore[no-untyped-def]
-    """The expected reward given only the public part: what the paper counts where nothing was revealed."""
+    """The expected reward given only the public part, which is the paper's value without a reveal."""
     return own.settings.blind[moment.stratum * p.sizes.actions + action]
 
 
 @WORLDS.add
 class LinearWorld(FiniteWorld):
-    """The truth of a finite problem: X = <theta, phi[s, a]> + normal noise, or as its family and bounds say.
+    """The truth of a finite problem: X = <theta, phi[s, a]> + normal noise, or according to its family and bounds.
 
     Args:
-        problem: what the agents know.
+        problem: the agents' knowledge.
         theta: the true parameter, a number for each feature or {term: effect} (`problem.terms`; others are 0).
         noise_sd: standard deviation of the reward's noise; by default that of the problem.
-        context_probs: how contexts arrive; the problem's unless given (needed where the problem has none). Where the
-            problem has a schedule, they arrive with these probabilities among those of the step's place in it.
-        persistence: {variable: the probability that it stays as it was at the decision point before}; given those
-            that stay the others are drawn anew, so that in the long run contexts have the probabilities given.
+        context_probs: the probabilities of contexts; by default the problem's (required if the problem has none). If
+            the problem has a schedule, these are restricted to the contexts that are possible at each step.
+        persistence: {variable: the probability that it keeps its value from the previous decision point}; the others
+            are drawn again given these, so that in the long run contexts have the given probabilities.
         happenings: the probability, at each step, that the patient opens the app unasked (`open_rate`, 0), answers
             a nudge (`response_rate`, 1) and is available (`available_rate`, 1), that a reward arrives at all
-            (`reward_rate`, 1), and up to how many steps late (`reward_delay`, 0); how answers differ between people
-            and change over time, and how rewards are drawn: see `worlds.common.Happenings`.
+            (`reward_rate`, 1), and the most steps that it is late (`reward_delay`, 0); how answers differ between
+            people and change over time, and the distribution of rewards: see `worlds.common.Happenings`.
         name: a label for tables and figures.
 
     """
@@ -188,7 +188,7 @@ class LinearWorld(FiniteWorld):
         return np.asarray(self.problem.means(part_of, parts, self.context_probs) @ self.theta)
 
     def _check_lasting(self) -> None:
-        """Refuse persistence where other places of the schedule have other contexts: what stays would not fit there."""
+        """Reject persistence if contexts depend on the schedule: values that stay might not be possible later."""
         if len(self.persistence) > MOST_LASTING:
             raise InputError(f"persistence has {len(self.persistence)} variables; expected at most {MOST_LASTING}")
         problem = self.problem
@@ -205,11 +205,11 @@ class LinearWorld(FiniteWorld):
             )
 
     def extents(self) -> dict[str, int]:
-        """The lengths of dimensions that its declarations name and problems do not have."""
+        """The lengths of dimensions that its declarations name and problems lack."""
         return {"period": self.slot_of.size, "slots": len(self.cumulative), "persisting": len(self.persistence)}
 
     def numbers(self) -> dict[str, Any]:
-        """The truth in numbers, for the fields of its settings."""
+        """The truth as numbers, for the fields of its settings."""
         return {
             "noise_sd": self.noise_sd,
             "period": self.slot_of.size,
@@ -230,7 +230,7 @@ class LinearWorld(FiniteWorld):
         return np.array([every[name] for name in self.persistence], dtype=np.float64)
 
     def truth_table(self) -> dict[str, tuple[tuple[str, ...], Floats]]:
-        """What metrics need of the truth, as {name: (axes, values)}."""
+        """The truth that metrics need, as {name: (axes, values)}."""
         return {**super().truth_table(), "theta": (("feature",), self.theta)}
 
     def replace(self, **changes: Any) -> "LinearWorld":
@@ -253,14 +253,14 @@ class LinearWorld(FiniteWorld):
 def synthetic_worlds(
     n: int, seed: int, *, known: bool = True, contexts: int = 10, actions: int = 5
 ) -> list[LinearWorld]:
-    """The paper's synthetic instances (Section 5): instance i depends on (seed, i) alone.
+    """The paper's synthetic instances (Section 5): instance i depends only on (seed, i).
 
     Contexts have values 1..K, phi = [one-hot of a over actions 1.., s, s times one-hot], theta is uniform on
-    (0, 1)^d, context probabilities are uniform draws normalised, the noise sd is 0.1. With `known=False` the
-    agents are not told the probabilities.
+    (0, 1)^d, context probabilities are normalised uniform draws, the noise sd is 0.1. With `known=False` the
+    agents do not know the probabilities.
     """
     n = checks.whole("n", n, least=1, most=MOST_WORLDS)
-    key = np.uint64(checks.seed("seed", seed))  # also where it exceeds 2^63
+    key = np.uint64(checks.seed("seed", seed))  # also for seeds above 2^63
     known = checks.yes_no("known", known)
     contexts = checks.whole("contexts", contexts, least=2, most=MOST_CONTEXTS)
     actions = checks.whole("actions", actions, least=2, most=MOST_ACTIONS)

@@ -1,4 +1,4 @@
-"""`ResampledWorld`: a world made of logged data, whose contexts and rewards are drawn from rows that happened."""
+"""`ResampledWorld`: a world based on logged data, whose contexts and rewards are drawn from its rows."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -23,19 +23,19 @@ from opportune.worlds.resampled import MOST_ROWS, read_columns
 Ints = NDArray[np.int64]
 
 LEAST = 5
-"""Rows that each action needs in each context, unless fewer are enough."""
+"""The default of the least number of rows for each action in each context."""
 MOST_NAMED = 5
-"""Pairs of context and action that a message names."""
+"""The most pairs of context and action that a message names."""
 
 
 class Settings(NamedTuple):
-    """The log in numbers."""
+    """The log as numbers."""
 
-    period: Annotated[Numbers, 1]  # L, of the schedule
+    period: Annotated[Numbers, 1]  # L, the period of the schedule
     slot_of: Annotated[Numbers, "period"]  # the slot of each of its steps
     cumulative: Annotated[Numbers, "slots", "contexts"]  # context probabilities in each slot
     first: Annotated[Numbers, "contexts", "actions"]  # where the rewards of a pair of context and action begin
-    count: Annotated[Numbers, "contexts", "actions"]  # and how many there are
+    count: Annotated[Numbers, "contexts", "actions"]  # and their number
     reward: Annotated[Numbers, "rows"]  # all rewards, pair by pair
     mean: Annotated[Numbers, "contexts", "actions"]  # their mean
     best: Annotated[Numbers, "contexts"]  # the mean of the best action
@@ -44,7 +44,7 @@ class Settings(NamedTuple):
 
 @inner_function
 def arrive(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
-    """The context of a row, of those that the schedule has at this step."""
+    """The context of a random row, among those that the schedule allows at this step."""
     contexts = p.sizes.contexts
     slot = int(own.settings.slot_of[(step - 1) % int(own.settings.period[0])])
     return moment_of(p, step, find_context(own.settings.cumulative, slot * contexts, contexts, arrival))
@@ -52,7 +52,7 @@ def arrive(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
 
 @inner_function
 def respond(p, own, draws, moment, action, noise):  # type: ignore[no-untyped-def]
-    """The reward of a row with this context and action, each equally likely; its mean, and that of the best action."""
+    """The reward of a random row with this context and action; its mean, and that of the best action."""
     truth, pair = own.settings, moment.context * p.sizes.actions + action
     reward, count = truth.mean[pair], int(truth.count[pair])
     if count > 0:
@@ -68,21 +68,21 @@ def blind_value(p, own, moment, action, outcome):  # type: ignore[no-untyped-def
 
 @WORLDS.add
 class ResampledWorld(FiniteWorld):
-    """A world made of logged data: contexts are drawn from all rows, rewards from rows with this context and action.
+    """A world based on logged data: contexts are drawn from all rows, rewards from rows with this context and action.
 
     Args:
-        problem: what the agents know; its formula may be wrong about the data, as in a study.
+        problem: the agents' knowledge; its formula may be wrong about the data, as in a study.
         rows: the log, {column: values} or a pandas DataFrame: a column for each variable of the problem, `action` with
-            the name of the action that was taken, `reward` with the reward. `from_csv` reads them from a file.
+            the name of the action taken, `reward` with the reward. `from_csv` reads them from a file.
         action: the name of the column of actions.
         reward: the name of the column of rewards.
-        least: the rows that each allowed action needs in each context that occurs. A log with fewer does not say what
-            the action is worth there, and is refused.
+        least: the rows required for each allowed action in each context that occurs. A log with fewer does not show
+            the value of the action there, and is rejected.
         name: a label for tables and figures.
         happenings: openings, answers, absences, late rewards, as for LinearWorld; not the family or bounds of rewards.
 
-    Rows are drawn independently: effects that carry over from one decision to the next are lost. Means by context and
-    action count as the truth; they are effects only if actions were randomised given the context, and means of few
+    Rows are drawn independently, so effects that carry over from one decision to the next are lost. Means by context
+    and action count as the truth; they are effects only if actions were randomised given the context, and means of few
     rows are noisy.
 
     """
@@ -109,7 +109,7 @@ class ResampledWorld(FiniteWorld):
         self.problem = problem
         for setting in ("family", "bounds"):
             if setting in happenings:
-                raise InputError(f"{setting} is given; expected none, as rewards are those of the log")
+                raise InputError(f"{setting} is given; expected none, as rewards come from the log")
         self.happenings = Happenings.checked(happenings, strata=problem.strata)
         self.name = checks.text("name of the world", name, empty=True)
         self.least = checks.whole("least", least, least=1, most=MOST_ROWS)
@@ -123,7 +123,7 @@ class ResampledWorld(FiniteWorld):
 
     @classmethod
     def from_csv(cls, problem: Problem, path: str | Path, **settings: Any) -> "ResampledWorld":
-        """The world of a CSV file with a header; a row with an empty value is refused with its line."""
+        """The world of a CSV file with a header; a row with an empty value is rejected with its line."""
         if not isinstance(problem, Problem):
             raise InputError(f"problem is {checks.brief(problem)}; expected a Problem, whose contexts are a finite set")
         wanted = [*problem.variables, *(settings.get(name, name) for name in ("action", "reward"))]
@@ -131,7 +131,7 @@ class ResampledWorld(FiniteWorld):
 
     @cached_property
     def counts(self) -> Ints:
-        """How many rows have context k and action a: [K, A]."""
+        """The number of rows with context k and action a: [K, A]."""
         n = self.problem.contexts * self.problem.actions
         return np.asarray(np.bincount(self._pairs, minlength=n).reshape(self.problem.contexts, -1))
 
@@ -147,12 +147,12 @@ class ResampledWorld(FiniteWorld):
 
     @cached_property
     def outcomes(self) -> Floats:
-        """The mean reward of action a in context k, 0 where there are no rows: [K, A]."""
+        """The mean reward of action a in context k, 0 without any rows: [K, A]."""
         total = np.bincount(self._pairs, self._rewards, minlength=self.counts.size).reshape(self.counts.shape)
         return np.asarray(total / np.maximum(self.counts, 1))
 
     def _check_support(self) -> None:
-        """Refuse a log that lacks rows for an action which an agent may take."""
+        """Reject a log without enough rows for an action that an agent may take."""
         problem, masks = self.problem, self.problem.masks
         for members in problem.slots()[1]:
             if not self.context_probs[members].sum() > 0.0:
@@ -177,11 +177,11 @@ class ResampledWorld(FiniteWorld):
         )
 
     def extents(self) -> dict[str, int]:
-        """The lengths of dimensions that its declarations name and problems do not have."""
+        """The lengths of dimensions that its declarations name and problems lack."""
         return {"period": self.slot_of.size, "slots": len(self.cumulative), "rows": self._rewards.size}
 
     def numbers(self) -> dict[str, Any]:
-        """The log in numbers, for the fields of its settings."""
+        """The log as numbers, for the fields of its settings."""
         return {
             "period": self.slot_of.size,
             "slot_of": self.slot_of,
@@ -199,7 +199,7 @@ class ResampledWorld(FiniteWorld):
 
 
 def _columns(rows: Any, wanted: Sequence[str]) -> dict[str, list[Any]]:
-    """The columns of a log, alike in length."""
+    """The columns of a log, which must have the same length."""
     if hasattr(rows, "columns") and hasattr(rows, "to_dict"):  # a DataFrame
         rows = {name: rows[name].tolist() for name in rows.columns}
     if not isinstance(rows, Mapping):
@@ -210,7 +210,7 @@ def _columns(rows: Any, wanted: Sequence[str]) -> dict[str, list[Any]]:
         found[name] = checks.listed(f"column {name!r}", rows[name], "its values, one per row", most=MOST_ROWS)
     sizes = {name: len(values) for name, values in found.items()}
     if len(set(sizes.values())) > 1 or not next(iter(sizes.values())):
-        raise InputError(f"the columns have {sizes} rows; expected as many in each, and at least one")
+        raise InputError(f"the columns have {sizes} rows; expected the same number in each, and at least one")
     return found
 
 
@@ -225,7 +225,7 @@ def _contexts(problem: Problem, columns: Mapping[str, Sequence[Any]]) -> Ints:
                     known[value] = level_number(name, value, levels)
             except InputError as error:
                 raise InputError(f"row {i}: {error}") from None
-            except TypeError:  # a list or the like, which cannot be looked up
+            except TypeError:  # an unhashable value, such as a list
                 raise InputError(f"row {i}: {name} is {checks.brief(value)}; expected one of {list(levels)}") from None
         number = number * len(levels) + np.array([known[value] for value in columns[name]])
     return number

@@ -39,7 +39,7 @@ class Resampled:
         }
         sizes = {name: len(values) for name, values in columns.items()}
         if len(set(sizes.values())) > 1:
-            raise InputError(f"columns of Resampled have {sizes} rows; expected as many in each")
+            raise InputError(f"columns of Resampled have {sizes} rows; expected the same number in each")
         if not 1 <= next(iter(sizes.values())) <= MOST_ROWS:
             raise InputError(f"columns of Resampled have {next(iter(sizes.values()))} rows; expected 1 to {MOST_ROWS}")
         checks.keep(self, columns={name: tuple(_plain(name, v) for v in column) for name, column in columns.items()})
@@ -48,7 +48,7 @@ class Resampled:
     def from_csv(cls, path: str | Path, columns: Sequence[str]) -> "Resampled":
         """The rows of a CSV file with a header; `columns` names those that are variables.
 
-        Values that read as numbers are numbers. A row with an empty or missing value is refused with its line.
+        Values that look like numbers become numbers. A row with an empty or missing value is rejected with its line.
         """
         given = checks.listed("columns", columns, "a list of column names", most=MOST_COLUMNS)
         if not given:
@@ -57,7 +57,7 @@ class Resampled:
 
 
 def read_columns(path: str | Path, columns: Sequence[Any]) -> dict[str, list[Any]]:
-    """Some columns of a CSV file with a header: numbers where a value reads as one, else text; none may be empty."""
+    """Some columns of a CSV file with a header: numbers if a value looks like one, else text; none may be empty."""
     source = checks.path("path", path)
     wanted = [checks.text("a name in columns", name) for name in columns]
     try:
@@ -101,7 +101,7 @@ def _read_rows(lines: Iterable[str], path: str, wanted: list[str]) -> list[list[
 
 
 def _value(text: str, path: str, line: int) -> Any:
-    """A number if the text is one, else the text."""
+    """A number if the text looks like one, else the text."""
     try:
         number = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""How rewards are drawn around the linear mean: normal noise, successes or counts, held to bounds."""
+"""The distribution of rewards around the linear mean: normal noise, successes or counts, clipped to bounds."""
 
 import math
 
@@ -30,7 +30,7 @@ def outcome_of(p, mean, sd):  # type: ignore[no-untyped-def]
 
 @dual_function
 def expected_reward(mean, sd, family, low, high):  # type: ignore[no-untyped-def]
-    """What `reward_around` gives on average; of counts, before they are rounded."""
+    """The expectation of `reward_around`; of counts, before rounding."""
     if family == BINARY:
         return min(max(mean, 0.0), 1.0)
     if sd <= 0.0:

@@ -1,9 +1,9 @@
 """`StepCountWorld`: messages for physical activity that wear off and may drive people away.
 
-After the deterministic dynamics of Karine and Marlin, "StepCountJITAI: simulation environment for RL with application
-to physical activity adaptive intervention" (arXiv:2411.00336, 2024), with normal noise around the step count. There are
-two contexts, c = 0, 1, each half of the time, and four actions: no message (0), a general one (1), one for context 0
-(2) and one for context 1 (3). Habituation h and disengagement d begin at 0.1 and follow
+Based on the deterministic dynamics of Karine and Marlin, "StepCountJITAI: simulation environment for RL with
+application to physical activity adaptive intervention" (arXiv:2411.00336, 2024), with normal noise around the step
+count. There are two contexts, c = 0, 1, each half of the time, and four actions: no message (0), a general one (1), one
+for context 0 (2) and one for context 1 (3). Habituation h and disengagement d begin at 0.1 and follow
 
     h' = (1 - delta_h) h               without a message,
     h' = min(1, h + epsilon_h)         with one,
@@ -11,12 +11,12 @@ two contexts, c = 0, 1, each half of the time, and four actions: no message (0),
     d' = (1 - delta_d) d               with a general one, or one for the present context (a = 2 + c),
     d' = min(1, d + epsilon_d)         with one for the other context;
 
-the mean step count is mu, and with a message (1 - h') rho_1 more if it is general, (1 - h') rho_2 if it is for the
-present context. Once d' has reached 0.99 the participant has gone for good, and no more steps are counted.
+The mean step count is mu; a message adds (1 - h') rho_1 if it is general and (1 - h') rho_2 if it is for the present
+context. Once d' has reached 0.99 the participant has gone for good, and no more steps are counted.
 
-The context is not seen but inferred from x = c + sigma z, z normal: the more probable one, wrong with probability
-Phi(-1 / (2 sigma)). Here what is inferred is `sensed` and the context itself `reported`: it is known once the
-participant says so.
+The context is not seen but inferred from x = c + sigma z, z normal, as the more probable one; this is wrong with
+probability Phi(-1 / (2 sigma)). Here the inferred context is `sensed` and the true one `reported`: it is known once the
+participant reports it.
 """
 
 from collections.abc import Mapping
@@ -43,11 +43,11 @@ CONSTANTS: dict[str, float] = {
 START = 0.1
 """Habituation and disengagement before the first decision point."""
 GONE = 0.99
-"""The disengagement at which a participant goes for good."""
+"""The disengagement at which a participant leaves for good."""
 
 
 class Settings(NamedTuple):
-    """The dynamics in numbers."""
+    """The dynamics as numbers."""
 
     noise_sd: Annotated[Numbers, 1]
     cumulative: Annotated[Numbers, "contexts"]
@@ -70,7 +70,7 @@ class State(NamedTuple):
 
 @inner_function
 def arrive(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
-    """The inferred and the true context, by one uniform draw."""
+    """The inferred and the true context, from one uniform draw."""
     return moment_of(p, step, find_context(own.settings.cumulative, 0, p.sizes.contexts, arrival))
 
 
@@ -103,25 +103,25 @@ def respond(p, own, draws, moment, action, noise):  # type: ignore[no-untyped-de
 
 @inner_function
 def blind_value(p, own, moment, action, outcome):  # type: ignore[no-untyped-def]
-    """The actual step count: the paper's average over contexts is for worlds without a past."""
+    """The actual step count; the paper's average over contexts is defined only for worlds without a past."""
     return outcome
 
 
 @WORLDS.add
 class StepCountWorld:
-    """Messages for physical activity that wear off, and drive people away where they do not fit (arXiv:2411.00336).
+    """Messages for physical activity that wear off, and drive people away if they do not fit (arXiv:2411.00336).
 
     Args:
-        uncertainty: sigma, how hard the context is to infer; the inferred context is wrong with probability
+        uncertainty: sigma, the difficulty of inferring the context; the inferred context is wrong with probability
             Phi(-1 / (2 sigma)), about 0.1 at 0.4.
-        noise_sd: of the normal noise around the mean step count.
-        constants: {name: value} for those that differ from the published ones (`CONSTANTS`).
+        noise_sd: standard deviation of the normal noise around the mean step count.
+        constants: {name: value} for constants that differ from the published ones (`CONSTANTS`).
         name: a label for tables and figures.
         happenings: openings, answers, absences, late rewards, bounds: as for LinearWorld.
 
     Agents see the inferred context; the true one is `reported`, so they see it when a nudge is answered. Their linear
-    model is correct except for habituation, which they ignore. `best` is the best for one step and leaves out what a
-    message costs later.
+    model is correct except for habituation, which they ignore. `best` is the best for one step and ignores later costs
+    of a message.
 
     """
 
@@ -157,7 +157,7 @@ class StepCountWorld:
 
     @cached_property
     def problem(self) -> Problem:
-        """What the agents know: how often the inferred context is wrong, and that effects depend on the true one."""
+        """The agents' knowledge: how often the inferred context is wrong, and that effects depend on the true one."""
         wrong, mu, most = 0.5 * self.error_rate, self.constants["mu"], self.constants["rho_2"]
         return Problem.from_formula(
             "1 + action * context",
@@ -171,21 +171,21 @@ class StepCountWorld:
         )
 
     def extents(self) -> dict[str, int]:
-        """The lengths of dimensions that its declarations name and problems do not have."""
+        """The lengths of dimensions that its declarations name and problems lack."""
         return {}
 
     def numbers(self) -> dict[str, Any]:
-        """The dynamics in numbers, for the fields of its settings."""
+        """The dynamics as numbers, for the fields of its settings."""
         probs = self.problem.context_probs
         assert probs is not None
         return {"noise_sd": self.noise_sd, "cumulative": np.cumsum(probs), **self.constants}
 
     def informed_problem(self) -> Problem:
-        """What the agents know, which is the whole problem."""
+        """The agents' knowledge, which is the whole problem."""
         return self.problem
 
     def truth_table(self) -> dict[str, tuple[tuple[str, ...], Any]]:
-        """How often the inferred context is wrong. Regret against a clairvoyant needs a world without a past."""
+        """The error rate of the inferred context. Regret against a clairvoyant needs a world without a past."""
         return {**self.happenings.truth_table(), "error_rate": ((), np.array(self.error_rate))}
 
     def __repr__(self) -> str:

@@ -525,9 +525,9 @@ def test_bad_parts() -> None:
     params = brushing_world("robas2", users=1)[0].params
     with pytest.raises(InputError, match="params and problem are of different studies"):
         BrushingWorld(brushing_problem("robas3"), params=params)
-    with pytest.raises(InputError, match=r"params is \[1, 2, 3\]; expected a user that pack_params made"):
+    with pytest.raises(InputError, match=r"params is \[1, 2, 3\]; expected a user from pack_params"):
         BrushingWorld(brushing_problem("robas2"), params=[1, 2, 3])  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="problem is 'robas3'; expected one that brushing_problem made"):
+    with pytest.raises(InputError, match="problem is 'robas3'; expected one from brushing_problem"):
         BrushingWorld("robas3", params=params)  # type: ignore[arg-type]
 
 

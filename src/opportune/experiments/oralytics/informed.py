@@ -1,4 +1,4 @@
-"""A sender who knows a user's true parameters, to show what there is to gain from knowing."""
+"""A sender that knows a user's true parameters, to show the possible gain from this knowledge."""
 
 from collections.abc import Sequence
 
@@ -15,9 +15,9 @@ INFORMED = "informed sender"
 
 
 def run_informed(worlds: Sequence[BrushingWorld], horizon: int, trials: int, seed: int) -> xr.Dataset:
-    """A sender who knows the user's true parameters, and sends where a message earns more now than it costs.
+    """A sender that knows the user's true parameters, and sends where a message earns more now than it costs.
 
-    It meets the same draws as the policies. It does not look ahead, though brushing today helps tomorrow: it
+    It meets the same draws as the policies. It does not look ahead, though brushing today helps tomorrow, so it
     need not be the best policy.
     """
     outcome = np.zeros((1, len(worlds), trials, horizon))

@@ -1,4 +1,4 @@
-"""How losses grow with the horizon at a budget of a tenth of it."""
+"""The growth of losses with the horizon, at a budget of a tenth of it."""
 
 import numpy as np
 import xarray as xr
@@ -15,7 +15,7 @@ from opportune.simulation.run import simulate
 
 SHARE = 0.1
 PRICE = "primal-dual"
-"""PD1 and PD2, which are one rule where theta is known."""
+"""PD1 and PD2, which are the same rule if theta is known."""
 
 
 def run_growth(config: Config, horizon: int, seed: int) -> xr.Dataset:
@@ -24,7 +24,7 @@ def run_growth(config: Config, horizon: int, seed: int) -> xr.Dataset:
 
 
 def _known(config: Config, horizon: int, seed: int) -> xr.Dataset:
-    """CLV - AUX of PACE and of the primal-dual rule, mean over sequences: no reward is drawn, only arrivals."""
+    """CLV - AUX of PACE and of the primal-dual rule, mean over sequences; needs only arrivals, no rewards."""
     budget = SHARE * horizon
     worlds = study_worlds(config["instances"], seed)
     streams = streams_of(0, config["sequences"], len(worlds))
@@ -43,7 +43,7 @@ def _known(config: Config, horizon: int, seed: int) -> xr.Dataset:
 
 
 def _learned(config: Config, horizon: int, seed: int) -> xr.Dataset:
-    """Regret at the end; for the policy to which everything is revealed, realised regret, which needs no budget."""
+    """Regret at the end; for the policy with all steps revealed, realised regret, which needs no budget."""
     policies = [make(name, SHARE * horizon) for name in (PACE, ADAPTIVE, REVEALED)]
     data = simulate(
         study_worlds(config["growth_instances"], seed), policies, horizon=horizon,
@@ -55,7 +55,7 @@ def _learned(config: Config, horizon: int, seed: int) -> xr.Dataset:
 
 @driver_function
 def _arrivals(seed, streams, cumulative, out):  # type: ignore[no-untyped-def]
-    """The contexts that arrive in each run, as a simulation would draw them."""
+    """The contexts that arrive in each run, as drawn by a simulation."""
     for r in range(streams.shape[0]):
         for t in range(out.shape[1]):
             out[r, t] = categorical(draw(seed, streams[r], t + 1, ARRIVAL), cumulative)

@@ -1,6 +1,6 @@
 """Reading the ROBAS 2 and ROBAS 3 tooth-brushing files: every row is checked before anything is used.
 
-The files are not part of this package. A file that breaks a rule is refused with the line and the reason.
+The files are not part of this package. A file that breaks a rule is rejected with the line and the reason.
 """
 
 import csv
@@ -27,7 +27,7 @@ MOST_SECONDS = 86_400
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BrushingData:
-    """One study's brushing sessions: one array entry per session, each user's sessions together, in order."""
+    """The brushing sessions of one study: one array entry per session, each user's sessions together, in order."""
 
     study: str
     """`robas2` or `robas3`."""
@@ -46,19 +46,19 @@ class BrushingData:
     weekend: NDArray[np.int64]
     """1 on a weekend day."""
     prop: NDArray[np.float64]
-    """Share of the last 14 sessions above zero, as the file gives it."""
+    """Share of the last 14 sessions above zero, from the file."""
     y: NDArray[np.int64]
-    """The outcome in seconds, not capped."""
+    """The outcome in seconds, without a cap."""
 
     @property
     def users(self) -> int:
-        """How many users there are."""
+        """The number of users."""
         return int(self.user[-1]) + 1
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where a study's file keeps what: the user's column, and the outcome as `plus` minus `minus`."""
+    """The columns of a study's file: the user's, and the outcome as `plus` minus `minus`."""
 
     study: str
     user: str
@@ -202,7 +202,7 @@ def _session(path: Path, line: int, row: dict[str, str], layout: _Layout) -> _Se
 
 
 def _check_order(path: Path, session: _Session, earlier: list[_Session]) -> None:
-    """Refuse a session that is not the next one: a user's sessions are morning, evening of day 1, 2, ..."""
+    """Reject a session that is not the next one: a user's sessions are morning, evening of day 1, 2, ..."""
     expected = len(earlier)
     found = 2 * (session.day - 1) + session.tod
     if found == expected:

@@ -1,4 +1,4 @@
-"""Fitting the brushing world to data: each user's weights, and the effects of a message that follow from them.
+"""Fitting the brushing world to data: each user's weights, and the resulting effects of a message.
 
 A user's weights (w_b, w_p) are the maximum a posteriori estimate, the peak of `likelihood.log_posterior`.
 """
@@ -25,7 +25,7 @@ FloatArray = NDArray[np.float64]
 STARTS = 4
 """Starting points of each user's fit."""
 SAME_OPTIMUM = 1e-6
-"""Starts whose weights end within this of each other count as having reached the same optimum."""
+"""Starts whose weights end this close to each other count as having reached the same optimum."""
 GRADIENT_TOLERANCE = 1e-6
 """A fit has converged when the norm of its gradient is below this."""
 
@@ -133,7 +133,7 @@ def design(data: BrushingData) -> FloatArray:
 
 
 def _starting_points(g: FloatArray, y: FloatArray) -> list[FloatArray]:
-    """Where the optimiser starts: at 0, at the user's own share of zeros and mean, and scattered about."""
+    """The optimiser's starting points: at 0, at the user's own share of zeros and mean, and scattered around."""
     width = g.shape[1]
     plain = np.zeros(2 * width)
     plain[width - 1] = np.log((np.sum(y == 0) + 0.5) / (np.sum(y > 0) + 0.5))
@@ -144,7 +144,7 @@ def _starting_points(g: FloatArray, y: FloatArray) -> list[FloatArray]:
 
 def _fit_user(g: FloatArray, y: FloatArray) -> _Fit:
     """The best of several starts, and whether all of them ended there."""
-    from scipy.optimize import minimize  # noqa: PLC0415 - takes long, and reading a table does without it
+    from scipy.optimize import minimize  # noqa: PLC0415 - slow to import, and not needed to read a table
 
     starts = _starting_points(g, y)
     scaling = _scaling(starts[1], g, y)
@@ -177,7 +177,7 @@ def _fit_user(g: FloatArray, y: FloatArray) -> _Fit:
 def _scaling(weights: FloatArray, g: FloatArray, y: FloatArray) -> FloatArray:
     """A matrix from well-conditioned coordinates to weights, which saves the optimiser most of its steps.
 
-    It is the inverse root of the posterior's information, had every zero been a session without brushing.
+    It is the inverse root of the posterior's information if every zero counts as a session without brushing.
     """
     width = g.shape[1]
     log_odds, _, lam = predictors(weights, g)
@@ -189,12 +189,12 @@ def _scaling(weights: FloatArray, g: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def _polish(weights: FloatArray, g: FloatArray, y: FloatArray) -> FloatArray:
-    """Newton steps for as long as each makes the gradient shorter: to the limit of double precision."""
+    """Newton steps as long as each makes the gradient smaller, to the limit of double precision."""
     gradient = log_posterior(weights, g, y)[1]
     for _ in range(50):
         hessian = curvature(weights, g, y)
         if np.linalg.eigvalsh(hessian)[0] <= 0.0:
-            break  # not near a maximum: leave the optimiser's answer as it is
+            break  # not near a maximum: keep the optimiser's result
         trial = weights + np.linalg.solve(hessian, gradient)
         trial_gradient = log_posterior(trial, g, y)[1]
         if not np.linalg.norm(trial_gradient) < np.linalg.norm(gradient):
@@ -204,7 +204,7 @@ def _polish(weights: FloatArray, g: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def effects(study: str, w_b: FloatArray, w_p: FloatArray) -> Effects:
-    """The effects of a message, sized by the weights: W[u, f] = |weight| over tod, prior, prop, weekend.
+    """The effects of a message, scaled by the weights: W[u, f] = |weight| over tod, prior, prop, weekend.
 
     Delta is the average over features of the mean over users; sd is the population sd over users of the
     average over features; small is half the smallest feature mean.

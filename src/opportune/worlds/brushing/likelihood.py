@@ -1,4 +1,4 @@
-"""How probable a user's weights are given their sessions: log posterior, gradient and curvature.
+"""The posterior of a user's weights given their sessions: log density, gradient and curvature.
 
 The likelihood is the zero-inflated Poisson one of the uncapped outcome, the priors are independent N(0, 1).
 """
@@ -20,7 +20,7 @@ def log_posterior(weights: FloatArray, g: FloatArray, y: FloatArray) -> tuple[fl
     each = np.where(zero, np.logaddexp(log_odds, -lam), -lam + y * log_rate - _log_factorial(y))
     value = np.sum(each - np.logaddexp(0.0, log_odds))
     value -= 0.5 * (weights @ weights) + width * np.log(2.0 * np.pi)
-    idle = np.where(zero, sigmoid(log_odds + lam), 0.0)  # chance that this zero was no brushing at all
+    idle = np.where(zero, sigmoid(log_odds + lam), 0.0)  # the probability that this zero meant no brushing at all
     by_odds = idle - sigmoid(log_odds)
     by_rate = np.where(zero, -(1.0 - idle) * lam, y - lam)
     return float(value), np.concatenate((g.T @ by_odds, g.T @ by_rate)) - weights
@@ -37,7 +37,7 @@ def _log_factorial(y: FloatArray) -> FloatArray:
 
 
 def predictors(weights: FloatArray, g: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Log odds of not brushing, log rate, rate; an absurd rate, met only in a line search, is held finite."""
+    """Log odds of not brushing, log rate, rate; absurd rates, which occur only in line searches, are kept finite."""
     width = g.shape[1]
     log_rate = np.minimum(g @ weights[width:], 100.0)
     return g @ weights[:width], log_rate, np.exp(log_rate)

@@ -1,4 +1,4 @@
-"""What the agents know beforehand about a user of the brushing world: a problem like any other, from a formula."""
+"""The agents' knowledge about a user of the brushing world: a problem from a formula."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ BLIND = ("unknown", "known")
 STRATA = 4
 """Public parts of a context: tod + 2 * weekend."""
 NOISE_SD = 0.5
-"""R. Rewards Q/180 lie in [0, 1]: whatever its law, such a variable is sub-Gaussian with scale 1/2."""
+"""R. Rewards Q/180 lie in [0, 1], and any such variable is sub-Gaussian with scale 1/2."""
 THETA_BOUND = 1.0
 """W. The best linear fit of Q/180 on phi has a norm from 0.37 to 0.81 for every shipped user."""
 
@@ -34,9 +34,9 @@ def brushing_problem(
 
     Args:
         study: "robas2" or "robas3", which has the day among its features.
-        blind: how the recommender fills in `prior` and `prop` without a reveal: "unknown" takes running means of what
-            was seen in the public stratum, 0 before any; "known" takes `means`.
-        means: E[prior | stratum] and E[prop | stratum], [2, 4]; needed where blind is "known".
+        blind: how the recommender fills in `prior` and `prop` without a reveal: "unknown" uses running means of the
+            values seen in the public stratum, 0 before the first; "known" uses `means`.
+        means: E[prior | stratum] and E[prop | stratum], [2, 4]; required if blind is "known".
         noise_sd: sub-Gaussian scale R of the reward's noise.
         theta_bound: W, a bound on the norm of the linear fit.
         settings: of ContinuousProblem, such as delta.
@@ -64,7 +64,7 @@ def brushing_problem(
         visibility={"weekend": "public", "prior": "sensed", "prop": "sensed"},
         order="written",
         start={"prior": 0.0, "prop": 0.0},
-        value_range=(0.0, 1.0),  # with a cost too: not sending is free
+        value_range=(0.0, 1.0),  # also with a cost, since not sending is free
         least_distance=1.0,  # messages differ by a*h, and h has a 1 for the bias
         noise_sd=noise_sd,
         theta_bound=theta_bound,

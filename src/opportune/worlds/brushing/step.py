@@ -1,8 +1,8 @@
 """The brushing world, one step at a time: state, features and outcome of one user, as compiled functions.
 
-The step functions take the `user` (`Settings`: what the user is like) and the `state` (`State`: what the user did
-lately), compiled code's own or, from Python, named tuples of arrays. They allocate nothing and raise nothing, so the
-same code runs in a loop over runs on the CPU and inside a CUDA kernel. Notation as in the world's definition:
+The step functions take the `user` (`Settings`, the user's properties) and the `state` (`State`, the user's recent
+behaviour): those of compiled code or, from Python, named tuples of arrays. They allocate nothing and raise nothing, so
+the same code runs in a loop over runs on the CPU and in a CUDA kernel. Notation as in the world's definition:
 
     g = [tod, prior, (day,) prop, weekend, bias],  h = g without prop,  phi(S, a) = [g; a*h]
     p0 = sigmoid(g.w_b - a*max(Delta_B*sum(h), 0)),  lam = exp(g.w_p + a*max(Delta_N*sum(h), 0))
@@ -25,25 +25,25 @@ from opportune.engine.declared import Numbers
 from opportune.errors import InputError
 
 CAP = 180.0
-"""Seconds of brushing beyond which nothing more is counted."""
+"""Seconds of brushing at which the outcome is capped."""
 WINDOW = 14
 """Sessions that `prop` looks back on."""
 MOST_WEIGHTS = 6
 """Entries of g, with the day among them."""
 HORIZON = 140
-"""Sessions of the study that the world stands for: two a day for 70 days."""
+"""Sessions of the study that the world represents: two a day for 70 days."""
 CERTAIN_RATE = 1000.0
-"""A Poisson outcome of this rate or more falls below the cap with probability less than 1e-200."""
+"""A Poisson outcome with at least this rate falls below the cap with probability less than 1e-200."""
 
-# The places of the variables in a moment's values; the action's follows.
+# The variables in the order of a moment's values, which are followed by the action.
 NAMES = ("weekend", "tod", "prior", "prop", "day")
 WEEKEND, TOD, PRIOR, PROP, DAY = range(5)
 
 
 class Settings(NamedTuple):
-    """What the user is like, in numbers; `pack_params` checks and packs them."""
+    """The user's properties as numbers; `pack_params` checks and packs them."""
 
-    has_day: Annotated[Numbers, 1]  # 1 where the day is a feature (ROBAS 3), else 0
+    has_day: Annotated[Numbers, 1]  # 1 if the day is a feature (ROBAS 3), else 0
     prior_mean: Annotated[Numbers, 1]  # m
     prior_sd: Annotated[Numbers, 1]  # s
     day_centre: Annotated[Numbers, 1]  # the day that scales to 0
@@ -57,10 +57,10 @@ class Settings(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the user did lately; all 0 before the first session, so that yesterday counts as 0."""
+    """The user's recent behaviour; all 0 before the first session, so that yesterday counts as 0."""
 
-    flags: Annotated[Numbers, WINDOW]  # of the last sessions, a ring: 1 where the outcome was above zero
-    brushed: Annotated[Numbers, 1]  # how many of these are 1
+    flags: Annotated[Numbers, WINDOW]  # a ring over the last sessions: 1 if the outcome was above zero
+    brushed: Annotated[Numbers, 1]  # the number of ones in it
     today: Annotated[Numbers, 1]  # this morning's outcome
     yesterday: Annotated[Numbers, 1]  # yesterday's two outcomes
 
@@ -93,12 +93,12 @@ def pack_params(
     scale: tuple[float, float] | None = None,
     message_cost: float = 0.0,
 ) -> Settings:
-    """One user's parameters by name, as the step functions take them.
+    """One user's parameters by name, packed for the step functions.
 
     `w_b` and `w_p` are the weights of g for not brushing and for the rate, `first_weekend` the session w0 at
-    which the first weekend begins, `delta_b` and `delta_n` the effects of a message. `days` is how many days
-    the feature `day` stretches from -1 to 1, `scale` the (m, s) of `prior` if not the study's own. `message_cost`
-    is how many seconds of brushing a message must earn.
+    which the first weekend begins, `delta_b` and `delta_n` the effects of a message. `days` is the number of days
+    over which the feature `day` goes from -1 to 1, `scale` the (m, s) of `prior` if not the study's own.
+    `message_cost` is the number of seconds of brushing that a message must earn.
     """
     names = feature_names(study)
     mean, sd = SCALES[study] if scale is None else scale
@@ -131,7 +131,7 @@ def new_state() -> State:
 
 
 def new_features(user: Settings) -> NDArray[np.float64]:
-    """Room for phi(S, a) for both actions."""
+    """Space for phi(S, a) of both actions."""
     return np.zeros((2, 9 + 2 * int(user.has_day[0])))
 
 
@@ -152,7 +152,7 @@ def scaled_day(user, t):  # type: ignore[no-untyped-def]
 def features(user, t, prior, prop, x):  # type: ignore[no-untyped-def]
     """Write phi(S, a) for a = 0, 1 into x[2, d], given the two sensed values; return the public cell.
 
-    The cell is tod + 2*weekend. With means in place of `prior` and `prop` these are the blind features.
+    The cell is tod + 2*weekend. Means in place of `prior` and `prop` give the blind features.
     """
     tod = t % 2
     at_weekend = weekend(user, t)
@@ -194,7 +194,7 @@ def arrive(user, state, t, x):  # type: ignore[no-untyped-def]
 
 @inner_dual_function
 def zero_probability_and_rate(user, x, action):  # type: ignore[no-untyped-def]
-    """(p0, lam) from the features: the chance of not brushing, and the rate of the seconds brushed."""
+    """(p0, lam) from the features: the probability of not brushing, and the rate of the seconds brushed."""
     width = 5 + int(user.has_day[0])
     log_odds = 0.0
     log_rate = 0.0
@@ -229,7 +229,7 @@ def expected_outcome(p0, lam):  # type: ignore[no-untyped-def]
 
 @inner_dual_function
 def outcome(user, x, action, u_zero, u_poisson):  # type: ignore[no-untyped-def]
-    """The capped outcome Q of a session, from two uniforms in [0, 1): brushes when u_zero >= p0."""
+    """The capped outcome Q of a session, from two uniforms in [0, 1): the user brushes if u_zero >= p0."""
     p0, lam = zero_probability_and_rate(user, x, action)
     if u_zero < p0:
         return 0.0

@@ -1,4 +1,4 @@
-"""What is typical of a fitted user in each stratum, from simulated courses without messages."""
+"""Mean sensed values of a fitted user in each stratum, from simulated courses without messages."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from opportune.worlds.brushing import step
 FloatArray = NDArray[np.float64]
 
 COURSES = 2000
-"""Simulated courses without messages behind each user's means, unless told otherwise."""
+"""The default number of simulated courses without messages behind each user's means."""
 SEED = 20240502
 """Seed of those courses; the user's number and the course make the stream."""
 
@@ -20,7 +20,7 @@ def stratum_means(
 ) -> FloatArray:
     """Means of prior (row 0) and prop (row 1) in each stratum tod + 2*weekend when no message is ever sent.
 
-    The courses use the streams from `stream` on, so that the answer is the same every time.
+    The courses use the streams from `stream` on, so that the result is always the same.
     """
     sums, counts = np.zeros((2, 4)), np.zeros(4)
     x = step.new_features(user)
@@ -31,7 +31,7 @@ def stratum_means(
 
 @driver_function
 def _add_course(user, state, stream, horizon, x, sums, counts):  # type: ignore[no-untyped-def]
-    """Add up prior and prop, stratum by stratum, over a course without messages."""
+    """Add the prior and prop of a course without messages to the sums of each stratum."""
     for t in range(horizon):
         stratum = step.arrive(user, state, t, x)
         prior, prop = step.sensed(user, state, t)

@@ -1,4 +1,4 @@
-"""The fitted users of a study as a table: what it holds, and its file, which people can read."""
+"""The fitted users of a study as a table, and its readable file."""
 
 import importlib.resources
 import json
@@ -22,13 +22,13 @@ _Strata = Annotated[list[float], Field(min_length=4, max_length=4)]
 
 
 class _Record(BaseModel):
-    """A part of a table's file: nothing missing, nothing unknown, nothing converted, no NaN."""
+    """A part of a table's file: no missing or unknown fields, no conversion, no NaN."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
 class Effects(_Record):
-    """What a message does on average: Delta for not brushing (b) and for the rate (n), and sds over users."""
+    """The average effects of a message: Delta for not brushing (b) and for the rate (n), and sds over users."""
 
     delta_b: _AtLeast0
     delta_n: _AtLeast0
@@ -41,7 +41,7 @@ class Effects(_Record):
 
 
 class Provenance(_Record):
-    """Where a table comes from: file, its checksum, how it was fitted, when, and by which version."""
+    """The origin of a table: file, its checksum, the method and date of the fit, and the version."""
 
     source: str
     sha256: str
@@ -58,11 +58,11 @@ class BrushingTable:
     w_b: FloatArray
     """Weights of g for not brushing, [users, entries of g]."""
     w_p: FloatArray
-    """Weights of g for the log rate, likewise."""
+    """Weights of g for the log rate, [users, entries of g]."""
     first_weekend: NDArray[np.int64]
     """Session w0 at which the user's first weekend begins."""
     sessions: NDArray[np.int64]
-    """How many sessions the fit rests on."""
+    """The number of sessions in the fit."""
     log_posterior: FloatArray
     """Log likelihood plus log prior density at the weights."""
     gradient_norm: FloatArray
@@ -74,13 +74,13 @@ class BrushingTable:
     cell_prior: FloatArray
     """Mean of `prior` in each stratum when no message is ever sent, [users, 4]."""
     cell_prop: FloatArray
-    """Mean of `prop`, likewise."""
+    """Mean of `prop` in each stratum when no message is ever sent, [users, 4]."""
     effects: Effects
     provenance: Provenance
 
     @property
     def users(self) -> int:
-        """How many users there are."""
+        """The number of users."""
         return int(self.w_b.shape[0])
 
 
@@ -114,7 +114,7 @@ _USER_ARRAYS = tuple(name for name in _UserEntry.model_fields if name != "user")
 
 
 def save_table(table: BrushingTable, path: str | Path) -> None:
-    """Write a table as JSON that people can read: users numbered, one line per field."""
+    """Write a table as readable JSON: users numbered, one line per field."""
     users = []
     for user in range(table.users):
         entry = {"user": user} | {name: getattr(table, name)[user].tolist() for name in _USER_ARRAYS}
@@ -162,7 +162,7 @@ def load_table(study: str | Path) -> BrushingTable:
 
 
 def _check_table(source: str, content: _TableFile) -> None:
-    """Refuse a table whose parts do not fit together."""
+    """Reject a table whose parts do not fit together."""
     names = step.feature_names(content.study)
     if content.features != list(names):
         raise DataError(f"{source}: features: found {content.features}; expected {list(names)}")

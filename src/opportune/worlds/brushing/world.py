@@ -1,6 +1,6 @@
 """The tooth-brushing world (Oralytics): fitted users, two sessions a day, a message before each or none.
 
-What a user does is in worlds.brushing.step, where users come from in worlds.brushing.fitting; here they become worlds
+The behaviour of a user is in worlds.brushing.step, the fit of users in worlds.brushing.fitting; here they become worlds
 for `simulate`. The sensed part of a context, `prior` and `prop`, is the user's own past.
 """
 
@@ -43,7 +43,7 @@ SESSIONS_PER_DAY = 2
 
 @inner_function
 def arrive(p, own, draws, now, arrival):  # type: ignore[no-untyped-def]
-    """The moment of a step: its values and features go into the scratch."""
+    """The moment of a step; its values and features go into the scratch."""
     user, n, scratch, values = own.settings, p.sizes, p.scratch, p.scratch.values
     prior, prop = step.sensed(user, own.state, now - 1)
     values[WEEKEND] = step.weekend(user, now - 1)
@@ -57,7 +57,7 @@ def arrive(p, own, draws, now, arrival):  # type: ignore[no-untyped-def]
 
 @inner_function
 def respond(p, own, draws, moment, action, noise):  # type: ignore[no-untyped-def]
-    """What comes of an action: the reward to learn from and the seconds brushed; `noise` is a uniform."""
+    """The result of an action: the reward to learn from and the seconds brushed; `noise` is a uniform."""
     x = p.scratch.x[0 : p.sizes.block].reshape((p.sizes.actions, p.sizes.d))
     zero = draw(draws.seed, draws.stream, moment.step, ZERO)
     outcome = step.outcome(own.settings, x, action, zero, noise)
@@ -67,7 +67,7 @@ def respond(p, own, draws, moment, action, noise):  # type: ignore[no-untyped-de
 
 @inner_function
 def blind_value(p, own, moment, action, outcome):  # type: ignore[no-untyped-def]
-    """What the user really did: the paper's average over contexts is for finite ones."""
+    """The actual outcome; the paper's average over contexts is defined only for finite ones."""
     return outcome
 
 
@@ -76,10 +76,10 @@ class BrushingWorld:
     """One user, session by session. The outcome is seconds brushed; the reward (seconds - cost*message)/180.
 
     Args:
-        problem: what the agents know, as `brushing_problem` makes it.
-        params: the user, and what a message must earn, as `brushing.step.pack_params` gives it.
-        happenings: as for LinearWorld; an opening of the app is drawn each morning and holds for the evening.
-        user: the user's number in the study; -1 for one made by hand.
+        problem: the agents' knowledge, from `brushing_problem`.
+        params: the user, and the cost of a message, from `brushing.step.pack_params`.
+        happenings: as for LinearWorld; an opening of the app is drawn each morning and lasts until the evening.
+        user: the user's number in the study; -1 for a user made by hand.
         name: a label for tables and figures.
 
     """
@@ -101,34 +101,34 @@ class BrushingWorld:
         **happenings: Any,
     ) -> None:
         if not isinstance(problem, ContinuousProblem) or list(problem.variables) != list(NAMES):
-            raise InputError(f"problem is {checks.brief(problem)}; expected one that brushing_problem made")
+            raise InputError(f"problem is {checks.brief(problem)}; expected one from brushing_problem")
         self.problem = problem
         if not isinstance(params, Settings):
-            raise InputError(f"params is {checks.brief(params)}; expected a user that pack_params made")
+            raise InputError(f"params is {checks.brief(params)}; expected a user from pack_params")
         self.params = params
         if bool(params.has_day[0]) != ("day" in problem.program.names):
             raise InputError("params and problem are of different studies; only robas3 has the day among its features")
         for setting in ("family", "bounds"):
             if setting in happenings:
-                raise InputError(f"{setting} is given; expected none, as users brush as they were fitted")
+                raise InputError(f"{setting} is given; expected none, since users brush as they were fitted")
         self.happenings = Happenings.checked(happenings, strata=problem.strata)
         self.user = checks.whole("user", user, least=-1, most=2**31)
         self.name = checks.text("name of the world", name, empty=True)
 
     def extents(self) -> dict[str, int]:
-        """The lengths of dimensions that its declarations name and problems do not have."""
+        """The lengths of dimensions that its declarations name and problems lack."""
         return {}
 
     def numbers(self) -> dict[str, Any]:
-        """The user in numbers, for the fields of the settings."""
+        """The user as numbers, for the fields of the settings."""
         return self.params._asdict()
 
     def informed_problem(self) -> ContinuousProblem:
-        """What the agents know; there is nothing that only the truth could add."""
+        """The agents' knowledge; the truth adds nothing to it."""
         return self.problem
 
     def truth_table(self) -> dict[str, tuple[tuple[str, ...], Any]]:
-        """Who the user is and what a message does. Regret needs a linear truth, so there is none here."""
+        """The user's number and the effects of a message. Regret needs a linear truth, so there is none here."""
         return {
             "user": ((), np.array(self.user)),
             **{name: ((), getattr(self.params, name)[0]) for name in ("delta_b", "delta_n", "message_cost")},
@@ -152,22 +152,21 @@ def brushing_world(
     noise_sd: float = NOISE_SD,
     theta_bound: float = THETA_BOUND,
 ) -> list[BrushingWorld]:
-    """The participants of a brushing study, a world each.
+    """The participants of a brushing study, one world each.
 
     Args:
         study: "robas3", the paper's experiment, or "robas2".
-        users: numbers of users, or how many of the first eligible ones; ten unless given. Eligible are users
+        users: numbers of users, or how many of the first eligible ones; by default ten. Eligible are users
             with at least 140 sessions in robas3, all in robas2 (whose users have 56).
-        effects: what a message does. "population": Delta, the same for every user; "heterogeneous": a draw
+        effects: the effects of a message. "population": Delta, the same for every user; "heterogeneous": a draw
             for each user from N(Delta, sd^2) truncated at 0; "small" (robas2 only): half the smallest
             feature mean.
         message_cost: seconds of brushing that a message must earn; lowers the reward, not the outcome.
         open_rate: the probability, each day, that the user opens the app unasked.
         response_rate: the probability that a nudge is answered.
-        blind: whether the means of what is sensed are "unknown" or "known" beforehand; see `brushing_problem`.
-        seed: of the heterogeneous effects. A user's effects depend on (seed, user number) alone.
-        table: the fitted users, as `fit_brushing` gives them or in a file of `save_table`; the shipped ones
-            unless given.
+        blind: whether the means of sensed values are "unknown" or "known" beforehand; see `brushing_problem`.
+        seed: the seed of the heterogeneous effects. A user's effects depend only on (seed, user number).
+        table: the fitted users, from `fit_brushing` or in a file of `save_table`; by default the shipped ones.
         noise_sd: R, as the agents believe it.
         theta_bound: W, as the agents believe it.
 
@@ -180,7 +179,7 @@ def brushing_world(
     seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
     fitted = table if isinstance(table, BrushingTable) else load_table(study if table is None else table)
     if fitted.study != study:
-        raise InputError(f"table is of study {fitted.study!r}; expected {study!r}, as study says")
+        raise InputError(f"table is of study {fitted.study!r}; expected {study!r}, as in the argument study")
     worlds = []
     for user in _chosen_users(fitted, users):
         problem = brushing_problem(
@@ -214,7 +213,7 @@ def brushing_world(
 
 
 def _chosen_users(table: "BrushingTable", users: Users) -> list[int]:
-    """The numbers of the users asked for."""
+    """The numbers of the requested users."""
     least = step.HORIZON if table.study == "robas3" else 0
     eligible = [int(user) for user in np.flatnonzero(table.sessions >= least)]
     if users is None or (isinstance(users, int | np.integer) and not isinstance(users, bool)):
@@ -238,7 +237,7 @@ def _effects_of(table: "BrushingTable", user: int, effects: str, seed: int) -> t
         if e.small_b is None or e.small_n is None:
             raise InputError(f"effects is 'small'; {table.study} has no such effects, only robas2 does")
         return e.small_b, e.small_n
-    key = np.uint64(seed)  # also where it exceeds 2^63
+    key = np.uint64(seed)  # also for seeds above 2^63
     return (
         _truncated_normal(draw(key, user, 0, PARAMETER), e.delta_b, e.sd_b),
         _truncated_normal(draw(key, user, 1, PARAMETER), e.delta_n, e.sd_n),
@@ -247,7 +246,7 @@ def _effects_of(table: "BrushingTable", user: int, effects: str, seed: int) -> t
 
 def _truncated_normal(u: float, mean: float, sd: float) -> float:
     """The quantile of u in [0, 1) of N(mean, sd^2) truncated at 0."""
-    from scipy.special import ndtr, ndtri  # noqa: PLC0415  (takes long, and only drawn effects need it)
+    from scipy.special import ndtr, ndtri  # noqa: PLC0415  (slow to import, and only drawn effects need it)
 
     if sd == 0.0:
         return mean
