@@ -113,9 +113,9 @@ def test_modified_clairvoyant_infeasible() -> None:
     """Lower bounds above the budget are refused, with both numbers and the sequence at fault."""
     gap = np.full((2, 4), 0.5)
     n = np.array([[0.0] * 4, [2.0] * 4])
-    with pytest.raises(InputError, match=r"asks for 3 reveals in sequence \(1,\), the budget is 2"):
+    with pytest.raises(InputError, match=r"requires 3 reveals in sequence \(1,\), the budget is 2"):
         modified_clairvoyant(gap, 2.0, n, 0.5)
-    with pytest.raises(InputError, match=r"asks for 3 reveals, the budget is 2"):
+    with pytest.raises(InputError, match=r"requires 3 reveals, the budget is 2"):
         modified_clairvoyant(gap[0], 2.0, n[1], 0.5)
 
 

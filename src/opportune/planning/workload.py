@@ -1,8 +1,9 @@
 """Workload: how many nudges per day the whole cohort needs, how many hours that takes, and what a cap would cost.
 
-Participants begin evenly over the enrolment days and leave early with the file's dropout rate. With individual budgets a run
-does not depend on whether its participant leaves later, so cohorts are resampled from simulated participants, and their
-spread includes that of the effects. With a shared budget or a cap, cohorts are simulated day by day.
+Participants begin evenly over the enrolment days and leave early with the file's dropout rate. With individual
+budgets a run does not depend on whether its participant leaves later, so cohorts are resampled from simulated
+participants, and their spread includes that of the effects. With a shared budget or a cap, cohorts are simulated day by
+day.
 """
 
 import math
