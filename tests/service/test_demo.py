@@ -19,6 +19,7 @@ from servers import free_port
 from opportune.cli import demo as command
 from opportune.cli import main as cli
 from opportune.rehearsal import demo
+from opportune.rehearsal.demo_texts import NOTES, REASONS
 from opportune.service.record.database import Database
 from opportune.service.record.queries import alert_rows, event_rows, open_nudges, participant_rows, rows
 from opportune.service.record.tables import calls as calls_table
@@ -79,15 +80,15 @@ def test_the_advice_changes_at_every_hour(hour: int, tmp_path: Path) -> None:
 
 
 def test_the_demonstration_is_the_same_in_every_language(tmp_path: Path) -> None:
-    """In German the same is decided, asked, answered and learned as in English, in other words."""
+    """In German and French the same is decided, asked, answered and learned as in English, in other words."""
     now, made = dt.datetime(2031, 3, 3, 9, 41, tzinfo=dt.UTC), []
-    for language in ("en", "de"):
+    for language in ("en", "de", "fr"):
         (tmp_path / language).mkdir()
         database = demo.fill(tmp_path / language, timezone=ZONE, language=language, now=now)
         same = ("participant", "step", "happened", "probability", "coin", "nudge", "outcome", "revealed", "reward")
         made.append([tuple(row[name] for name in same) for row in rows(database, decisions.select())])
         database.close()
-    assert made[0] == made[1]
+    assert made[0] == made[1] == made[2]
     assert len(made[0]) > 1000
 
 
@@ -125,8 +126,9 @@ def test_whatever_time_it_is(hour: int) -> None:
     assert when.latest.strftime("%H:%M") == when.times[when.place]
 
 
-def test_languages_decide_alike() -> None:
-    """The German study file is the English one in other words."""
+@pytest.mark.parametrize("language", ["de", "fr"])
+def test_languages_decide_alike(language: str) -> None:
+    """The study files in other languages differ from the English one in their texts only."""
     texts = {"label", "description", "question", "answers", "unit", "name", "plural", "language", "level_labels"}
 
     def numbers(table: Any) -> Any:
@@ -135,12 +137,14 @@ def test_languages_decide_alike() -> None:
         return table
 
     folder = files("opportune.rehearsal")
-    english, german = (
+    english, other = (
         tomllib.loads(folder.joinpath(name).read_text(encoding="utf-8"))
-        for name in ("demo_study.toml", "demo_study.de.toml")
+        for name in ("demo_study.toml", f"demo_study.{language}.toml")
     )
-    assert numbers(english) == numbers(german)
-    assert english != german
+    assert numbers(english) == numbers(other)
+    assert english != other
+    assert REASONS[language].keys() == REASONS["en"].keys()
+    assert [note[:2] for note in NOTES[language]] == [note[:2] for note in NOTES["en"]]
 
 
 @needs_linux

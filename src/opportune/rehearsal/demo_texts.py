@@ -13,6 +13,12 @@ REASONS: dict[str, dict[int, str]] = {
         8: "ist weggezogen",
         22: "möchte nicht mehr angerufen werden",
     },
+    "fr": {
+        5: "en vacances jusqu'à lundi",
+        16: "à l'hôpital pour un examen",
+        8: "a déménagé",
+        22: "préfère ne plus être appelé",
+    },
 }
 NOTES: dict[str, list[tuple[int, int, str]]] = {
     "en": [
@@ -32,5 +38,14 @@ NOTES: dict[str, list[tuple[int, int, str]]] = {
         (27, 20, "War in Eile. Möchte lieber vor dem Mittagessen angerufen werden."),
         (14, 22, "Das Knie schmerzt auf der Treppe. Soll es schonen und am Donnerstag in der Praxis fragen."),
         (0, 22, "Klang vergnügt. Seit Sonntag zwei Spaziergänge am Tag."),
+    ],
+    "fr": [
+        (2, 6, "Se joint le mieux après 18 heures."),
+        (11, 11, "Marche maintenant avec sa voisine et en est contente."),
+        (3, 14, "Le bracelet irritait la peau ; il le porte à l'autre bras."),
+        (19, 17, "A demandé si la natation compte. Oui."),
+        (27, 20, "Était pressée. Préfère être appelée avant midi."),
+        (14, 22, "Mal au genou dans l'escalier. Doit le ménager et en parler au médecin jeudi."),
+        (0, 22, "De bonne humeur. Deux marches par jour depuis dimanche."),
     ],
 }
