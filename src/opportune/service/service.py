@@ -114,7 +114,7 @@ class Service:
         before(number, frame)
 
     def stop(self) -> None:
-        """Write what is still waiting, then stop."""
+        """Write what is still waiting, then stop; a SQLite file is whole afterwards, without a log beside it."""
         self.ready, self.stopping = False, True
         self._stop.set()
         if self._sweeper is not None:
@@ -126,6 +126,7 @@ class Service:
             self.keys.note_use()
             self.access.write()
             self.alerts.viewed.write()
+        self.database.close()
 
     @property
     def rehearsal(self) -> bool:

@@ -21,10 +21,11 @@ from opportune.service.commands.decisions import Propose
 from opportune.service.commands.participants import Enrol
 from opportune.service.problems import Refused
 from opportune.service.record import tables
-from opportune.service.record.database import Database
+from opportune.service.record.database import Database, file_url
 from opportune.service.record.queries import alert_rows
 from opportune.service.record.transaction import Transaction
 from opportune.service.record.writer import Reply, Writer
+from opportune.service.service import Service
 from opportune.service.state import clock
 from opportune.service.state.packing import pack
 from opportune.service.verify.check import rebuilt, verify
@@ -207,3 +208,16 @@ def test_a_state_that_is_not_finite_is_found_at_once(sqlite: Database, monkeypat
     assert [number for number, mode in enumerate(modes) if mode == "fallback"] == [5]
     monkeypatch.undo()
     assert verify(sqlite).findings == []
+
+
+def test_a_service_that_ends_leaves_one_file(folder: Path) -> None:
+    """SQLite's log of what is not in the file yet is gone once a service ends: the file can be moved or removed."""
+    path = folder / "study.db"
+    database = Database(file_url(path))
+    database.migrate()
+    launch(Writer(database), study_text(), rehearsal=True)
+    service = Service(database)
+    service.start()
+    assert path.with_name("study.db-wal").exists(), "the control: there is a log while it runs"
+    service.stop()
+    assert not path.with_name("study.db-wal").exists()
