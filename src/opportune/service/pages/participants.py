@@ -236,17 +236,13 @@ def _decision(
     sensed = {} if row["reason"] == NOT_ASKED else msgspec.json.decode(row["sensed"])
     known = known_of(row)
     values = {**sensed, **(msgspec.json.decode(known) if known is not None else {})}
-    shown = {
-        name: "–" if value is None else words.value_label(view.running, name, value, view.t)
-        for name, value in values.items()
-    }
     return {
         **row,
         "at": view.both(row["happened"], row["timezone"]),
         "summary": words.outcome(row, _why(view, decisions, place, because), view.t),
         "advice": words.action_label(view.running, row["action"]),
         "corrected": _corrected(view, row),
-        "values": [(words.capital(words.label_of(view.running, name)), text) for name, text in shown.items()],
+        "values": words.listed(view.running, values, view.t),
     }  # fmt: skip
 
 

@@ -72,8 +72,7 @@ def _said(view: View, row: dict[str, Any], reported: dict[str, Any] | None) -> s
         return _("Adverse event") + (f" ({words.adverse(reported, view.t)})" if reported else "")
     if row["kind"] == WRONG_PERSON:
         return _("A call reached the wrong person: check the telephone number, and tell whoever is responsible.")
-    value = words.value_label(view.running, row["variable"], msgspec.json.decode(row["value"]), view.t)
-    return f"{words.capital(words.label_of(view.running, row['variable']))}: {value}"
+    return words.with_value(view.running, row["variable"], msgspec.json.decode(row["value"]), view.t)
 
 
 @get("/participants/{number:int}/adverse", opt=WRITERS, sync_to_thread=True, include_in_schema=False)

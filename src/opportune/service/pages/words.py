@@ -41,10 +41,14 @@ def value_label(running: StudyInForce, variable: str, value: Any, t: Texts) -> s
 
 
 def listed(running: StudyInForce, values: Mapping[str, Any], t: Texts) -> str:
-    """Variables with their values, in one line."""
-    return "; ".join(
-        f"{capital(label_of(running, name))}: {value_label(running, name, value, t)}" for name, value in values.items()
-    )
+    """Variables with their values, in one line; a dash for values that are missing."""
+    return " · ".join(with_value(running, name, value, t) for name, value in values.items())
+
+
+def with_value(running: StudyInForce, variable: str, value: Any, t: Texts) -> str:
+    """A variable with its value."""
+    shown = "–" if value is None else value_label(running, variable, value, t)
+    return t.gettext("%(variable)s: %(value)s", variable=capital(label_of(running, variable)), value=shown)
 
 
 def days_between(earlier: int, now: int, timezone: str) -> int:
