@@ -1,4 +1,4 @@
-"""A study of one's own in a TOML file: `load_study` reads and checks it, `Study` runs it, `live` is what is served."""
+"""Study files: `load_study` reads and checks one, `Study` simulates it, `live` returns what a service runs."""
 
 from opportune.study.build import Study
 from opportune.study.load import example_study, load_study, parse_study

@@ -1,4 +1,4 @@
-"""[analysis]: what will be analysed after the study, written down before the first participant."""
+"""[analysis]: the primary analysis, fixed before the first participant."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class PrimaryTable(Table):
-    """[analysis] primary: the one analysis that the study is for."""
+    """`primary` in [analysis]: the analysis that the study is designed for."""
 
     estimand: Literal["nudge", "actions", "arms"] = Field(
         default="nudge", description="'nudge', 'actions' or 'arms', whose effect is estimated"
@@ -35,12 +35,12 @@ class AnalysisTable(Table):
     )
 
     def question(self, controls: str, arms: str = "1", control: str | None = None) -> "Question":
-        """The primary analysis, with what stands in where the file says nothing.
+        """The primary analysis, with defaults for keys that the file does not set.
 
         Args:
-            controls: a formula of what is known before a decision.
-            arms: a formula of what was known at enrolment, for a comparison of arms.
-            control: the arm that others are compared with.
+            controls: the default formula of variables known before a decision.
+            arms: the default formula of baseline variables, for a comparison of arms.
+            control: the default arm for others to be compared with.
 
         """
         from opportune.inference.questions import Question  # noqa: PLC0415  (checking a file does without it)

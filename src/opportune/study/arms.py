@@ -1,4 +1,4 @@
-"""The arms of a trial: what each runs, and to which arm a participant is randomised."""
+"""The arms of a trial: the policy of each arm, and the arm to which each participant is randomised."""
 
 from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from opportune.study.build import Study
 
 ALLOCATION = 2**30
-"""The purpose of draws that permute blocks, apart from those of `algorithm.rng`."""
+"""The purpose of the draws that permute blocks; it differs from all purposes in `algorithm.rng`."""
 
 
 class Entries(NamedTuple):
-    """The policy of each arm, the mistakes in [arms], and how many checks wait for other mistakes to be corrected."""
+    """The policy of each arm, the mistakes in [arms], and the number of checks that wait for other corrections."""
 
     policies: dict[str, PolicyTable]
     errors: list[Error]
@@ -83,7 +83,7 @@ def _check_together(settings: StudyFile, name: str, arm: ArmTable) -> Errors:
 
 
 def share_nudged(settings: StudyFile) -> float:
-    """The share of participants who are in an arm with nudges; all, where there are no arms."""
+    """The share of participants in arms with nudges; 1 in a study without arms."""
     arms = settings.arms
     if arms is None:
         return 1.0
@@ -93,12 +93,12 @@ def share_nudged(settings: StudyFile) -> float:
 
 
 def control_arm(settings: StudyFile) -> str | None:
-    """The first arm without nudges, with which others are compared; None where there is none."""
+    """The first arm without nudges, with which others are compared; None if every arm has nudges."""
     return next((name for name, entry in _all_policies(settings).items() if not entry.rule.spends), None)
 
 
 def _all_policies(settings: StudyFile) -> dict[str, PolicyTable]:
-    """The policy of every arm."""
+    """The policy of every arm; raises `WrongValueError` if one is wrong."""
     entries = arm_entries(settings)
     if entries.waiting:
         raise WrongValueError
@@ -106,7 +106,7 @@ def _all_policies(settings: StudyFile) -> dict[str, PolicyTable]:
 
 
 def _entry(settings: StudyFile, arm: ArmTable) -> PolicyTable | None:
-    """The policy that an arm names, or the one that is served where it names none."""
+    """The policy that an arm names, by default that of [serve]; None if there is no such policy."""
     wanted = arm.policy if arm.policy is not None else settings.serve.policy
     entries = [entry for entry in settings.policies if wanted in {None, entry.name or entry.kind}]
     if entries:
@@ -116,7 +116,7 @@ def _entry(settings: StudyFile, arm: ArmTable) -> PolicyTable | None:
 
 
 def _policy_of(settings: StudyFile, name: str, arm: ArmTable) -> PolicyTable:
-    """The policy of an arm that names a known one, with the arm's name and recommender."""
+    """The policy of an arm, with the arm's name and recommender."""
     entry = _entry(settings, arm)
     assert entry is not None
     content = {**entry.given(), **entry.settings, "name": name}
@@ -131,7 +131,7 @@ def _policy_of(settings: StudyFile, name: str, arm: ArmTable) -> PolicyTable:
 
 
 def arm_at(arms: ArmsTable, seed: int, *, stratum: int, place: int) -> str:
-    """The arm of the participant who is number `place` (from 0) in a stratum: permuted blocks, a function of the seed.
+    """The arm of participant number `place` (from 0) of a stratum, from permuted blocks that the seed determines.
 
     Each stratum has blocks of its own. Within a block every order is equally likely.
     """
@@ -144,7 +144,7 @@ def arm_at(arms: ArmsTable, seed: int, *, stratum: int, place: int) -> str:
 
 
 def stratum_of(study: "Study", baseline: dict[str, object]) -> int:
-    """The number of a participant's stratum: the combination of baseline levels by which arms are balanced."""
+    """The number of a participant's stratum, one for each combination of the levels of the stratifying variables."""
     number = 0
     assert study.settings.arms is not None
     for name in study.settings.arms.strata:

@@ -1,4 +1,4 @@
-"""How contexts arrive: a study file's variables as the problem and the world take them, and how each is drawn."""
+"""How contexts arrive: a study file's variables in the form that problems and worlds take, and their distributions."""
 
 import math
 import re
@@ -21,13 +21,13 @@ Floats = NDArray[np.float64]
 
 
 def variables_of(settings: StudyFile) -> dict[str, Any]:
-    """The variables of the context as `Problem.from_formula` takes them: levels, numbers, places in the schedule."""
+    """The variables of the context in the form that `Problem.from_formula` takes."""
     own = {name: variable_of(settings, name) for name in settings.variables}
     return {**own, **baseline_of(settings)}
 
 
 def variable_of(settings: StudyFile, name: str) -> Any:
-    """One of [variables.NAME], as `Problem.from_formula` takes it."""
+    """A variable of [variables.NAME] in the form that `Problem.from_formula` takes."""
     table = settings.variables[name]
     if table.schedule == "time of day":
         return TimeOfDay(table.names or ())
@@ -47,7 +47,7 @@ def variable_of(settings: StudyFile, name: str) -> Any:
 
 
 def baseline_of(settings: StudyFile) -> dict[str, Any]:
-    """The baseline variables that the formula or a condition names: public ones, which stay the same for a person."""
+    """The baseline variables in the formula or in a condition: public variables that never change for a person."""
     if not settings.participants.baseline:
         return {}
     texts = [settings.reward.formula, *(table.never_if or "" for table in settings.actions.values())]
@@ -56,7 +56,7 @@ def baseline_of(settings: StudyFile) -> dict[str, Any]:
 
 
 def baseline_variable(values: list[Any]) -> Any:
-    """A baseline variable as `Problem.from_formula` takes it: a number in a range, or levels."""
+    """A baseline variable in the form that `Problem.from_formula` takes: a number in a range, or levels."""
     return Number(*values) if is_range(values) else values
 
 
@@ -66,13 +66,13 @@ def words_of(text: str) -> set[str]:
 
 
 def visibility_of(settings: StudyFile) -> dict[str, Any]:
-    """Who sees each variable that follows no schedule."""
+    """The visibility of each variable that does not follow a schedule."""
     own = {name: table.visibility for name, table in settings.variables.items() if table.schedule is None}
     return {**own, **dict.fromkeys(baseline_of(settings), "public")}
 
 
 def decisions_per_day(settings: StudyFile) -> int:
-    """How many decisions a day has, by the first of these that the file gives: a number, times, names of times."""
+    """The decisions per day: `decisions_per_day`, else the number of `times`, else of named times of day, else 1."""
     if settings.study.decisions_per_day is not None:
         return settings.study.decisions_per_day
     if settings.schedule.times is not None:
@@ -82,7 +82,7 @@ def decisions_per_day(settings: StudyFile) -> int:
 
 
 def _history(settings: StudyFile, name: str, table: VariableTable, history: HistoryTable) -> History:
-    """A variable of the person's own past; without a range of its own, a mean of rewards has the rewards' bounds."""
+    """A variable computed from the person's own past; the default range of a mean of rewards is the rewards' bounds."""
     span = table.range
     if span is None and history.of == "reward":
         span = settings.reward.bounds
@@ -98,7 +98,7 @@ def _history(settings: StudyFile, name: str, table: VariableTable, history: Hist
 
 
 def distributions_of(settings: StudyFile) -> dict[str, Distribution]:
-    """How every variable is drawn that is neither scheduled nor in a table."""
+    """The distribution of every variable that is neither scheduled nor drawn from a table."""
     found: dict[str, Distribution] = {}
     for name, table in settings.variables.items():
         if table.distribution is not None:
@@ -115,7 +115,7 @@ def distributions_of(settings: StudyFile) -> dict[str, Distribution]:
 
 
 def distribution_of(variable: VariableTable) -> Distribution:
-    """A variable's distribution; one that has hardly anything to draw within the variable's range is refused."""
+    """A variable's distribution; raises `InputError` if hardly any of it lies within the variable's range."""
     table = variable.distribution
     assert table is not None
     assert variable.range is not None
@@ -139,7 +139,7 @@ def _given(value: float | None) -> float:
 
 
 def table_of(settings: StudyFile, folder: Path) -> Resampled | None:
-    """The rows from which variables are drawn jointly, if the file names a table; its path is relative to `folder`."""
+    """The table from which variables are drawn jointly; None if the file has none. Its path is relative to `folder`."""
     columns = [name for name, table in settings.variables.items() if table.table is not None]
     if not columns:
         return None
@@ -147,7 +147,7 @@ def table_of(settings: StudyFile, folder: Path) -> Resampled | None:
 
 
 def probabilities_of(settings: StudyFile, variables: Mapping[str, Any], table: Resampled | None) -> Floats:
-    """The probability of each context where contexts are a finite set, first variable slowest."""
+    """The probability of each context of a finite set; the last variable changes fastest."""
     sizes = sizes_of(variables)
     if settings.contexts.joint is not None:
         return np.array(settings.contexts.joint, dtype=np.float64).reshape(math.prod(sizes.values()))
@@ -155,7 +155,7 @@ def probabilities_of(settings: StudyFile, variables: Mapping[str, Any], table: R
     together = [] if table is None else list(table.columns)
     joint = np.ones(1)
     for name, size in sizes.items():
-        each = np.ones(size)  # what belongs together is put in below
+        each = np.ones(size)  # joint shares are multiplied in below
         if name not in scheduled and name not in together:
             given = settings.variables[name].probabilities if name in settings.variables else None
             each = np.asarray(given or np.full(size, 1.0 / size))
@@ -171,18 +171,18 @@ def probabilities_of(settings: StudyFile, variables: Mapping[str, Any], table: R
 
 
 def sizes_of(variables: Mapping[str, Any]) -> dict[str, int]:
-    """How many levels each variable has, where all have levels."""
+    """The number of levels of each variable, if all variables have levels."""
     return {name: len(v.levels if isinstance(v, Finite) else v) for name, v in variables.items()}
 
 
 def _shares(rows: Floats) -> dict[tuple[int, ...], float]:
-    """How often each combination of levels occurs among rows of their numbers."""
+    """The share of each combination of levels among rows of level numbers."""
     found, counts = np.unique(rows.astype(np.int64), axis=0, return_counts=True)
     return {tuple(levels): count / len(rows) for levels, count in zip(found.tolist(), counts.tolist(), strict=True)}
 
 
 def _spread(shares: Mapping[tuple[int, ...], float], names: list[str], sizes: Mapping[str, int]) -> Floats:
-    """Joint shares of some variables, in their order, for every combination of all variables."""
+    """The joint shares of some variables, repeated for every combination of all variables."""
     joint = np.zeros([sizes[name] for name in names])
     for levels, share in shares.items():
         joint[levels] = share

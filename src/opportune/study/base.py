@@ -1,7 +1,7 @@
-"""What all tables of a study file have in common: strict types, keys that are checked together, and wrong values.
+"""The base class of all tables of a study file: strict types, checks across keys, and marked wrong values.
 
-A file with mistakes is read all the same, so that every mistake can be reported at once: `WRONG` replaces each wrong
-value. Reading a wrong value from a table raises `WrongValueError`, and the check that reads it waits.
+All mistakes of a file are reported at once, so reading goes on after a mistake: `WRONG` replaces each wrong value.
+Reading a wrong value from a table raises `WrongValueError`, and the check that reads it waits.
 """
 
 import json
@@ -23,11 +23,11 @@ from pydantic_core import PydanticCustomError
 from opportune import checks
 
 Mistakes: TypeAlias = "Iterator[tuple[str, str] | Mistakes]"
-"""Pairs (key, message), and parts of a check that can wait without the rest of it."""
+"""Pairs (key, message), or nested iterators of them, each of which can wait without the others."""
 
 
 class WrongValueError(Exception):
-    """A check has read a wrong value, and waits until that is corrected."""
+    """Raised when a check reads a wrong value; the check waits until the value is corrected."""
 
 
 class Wrong:
@@ -47,27 +47,27 @@ def _pass_wrong(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
 
 
 PASS_WRONG = WrapValidator(_pass_wrong)
-"""Lets WRONG stand where a validator expects something else."""
+"""An annotation that lets WRONG pass validation."""
 
 
 class Table(BaseModel):
-    """A table of the file: nothing unknown, nothing converted, no NaN."""
+    """A table of the file. It rejects unknown keys and NaN, and converts no values."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     one_value: ClassVar[bool] = False
-    """Whether the keys describe one value together, which is wrong if one of them is unknown."""
+    """Whether the keys together describe one value, so that an unknown key makes all of it wrong."""
 
     def mistakes(self) -> Mistakes:
-        """The keys that do not fit together, once each is valid alone.
+        """Find keys that are valid alone but do not fit together.
 
-        A message that begins with "is" lacks its subject, the key; one that begins with "has" or "lacks", the table.
-        A check reads the keys that it reports: what is already known to be wrong is then not reported again.
+        A message that begins with "is" gets the key as its subject; one with "has" or "lacks" gets the table. A check
+        must read every key that it reports, so that a key already known to be wrong is not reported twice.
         """
         return iter(())
 
     def given(self) -> dict[str, Any]:
-        """The keys that the file gives, with their values; tables in this one as dicts."""
+        """The keys that the file sets, with their values; inner tables are dicts."""
         values = {key: getattr(self, key) for key in type(self).model_fields if key in self.model_fields_set}
         return {key: value.given() if isinstance(value, Table) else value for key, value in values.items()}
 
@@ -97,13 +97,13 @@ class Table(BaseModel):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            if name in type(self).model_fields:  # only a wrong value is not there
+            if name in type(self).model_fields:  # only wrong values have been deleted
                 raise WrongValueError
             return super().__getattr__(name)
 
 
 def run_checks(parts: Iterable[Iterator[Any]]) -> tuple[list[Any], int]:
-    """All that checks find wrong, and how many of them wait because they have read a wrong value."""
+    """Run checks; return the mistakes found, and the number of checks that wait because they read a wrong value."""
     found: list[Any] = []
     waiting = 0
     for part in parts:
@@ -118,19 +118,19 @@ def run_checks(parts: Iterable[Iterator[Any]]) -> tuple[list[Any], int]:
 
 
 def mark_wrong(value: Any, place: Sequence[str | int]) -> Any:
-    """A copy of a table, dict or list in which the value at a place is wrong; WRONG if all of it is."""
+    """Copy a table, dict or list and mark the value at a place as wrong; returns WRONG if nothing else remains."""
     if not place or not isinstance(value, Table | dict | list):
         return WRONG
     key, *rest = place
     copy: Any = value.model_copy() if isinstance(value, Table) else value.copy()
     is_field = isinstance(value, Table) and key in type(value).model_fields
     held = copy.__dict__ if is_field else (copy.__pydantic_extra__ or {}) if isinstance(value, Table) else copy
-    if isinstance(held, dict) and key not in held:  # missing, or known to be wrong
+    if isinstance(held, dict) and key not in held:  # missing or already marked
         return value
     marked = mark_wrong(held[key], rest)
     if marked is WRONG and is_field:
         del held[key]
-    elif marked is WRONG and isinstance(held[key], Table):  # one of several, whose name is right
+    elif marked is WRONG and isinstance(held[key], Table):  # an entry whose name is valid
         held[key] = type(held[key]).model_validate(WRONG)
     elif marked is WRONG and isinstance(held, list):
         return WRONG
@@ -140,23 +140,23 @@ def mark_wrong(value: Any, place: Sequence[str | int]) -> Any:
 
 
 def keys_of(table: type[BaseModel]) -> dict[str, FieldInfo]:
-    """A table's fields by their keys in the file."""
+    """A table's fields, by their keys in the file."""
     return {field.alias or name: field for name, field in table.model_fields.items()}
 
 
 def refuse(key: str, message: str) -> PydanticCustomError:
-    """An error for a validator to raise about one key of its table, or about its value where `key` is empty.
+    """An error for a validator to raise about a key of its table; with an empty key, about the value itself.
 
-    As in `Table.mistakes`, the message may lack its subject.
+    The message may lack its subject, as in `Table.mistakes`.
     """
     return PydanticCustomError("study", "mistakes", {"mistakes": [(key, message)]})
 
 
 def show(value: Any) -> str:
-    """A value as the file has it, shortened."""
+    """A value as it is written in the file, shortened."""
     try:
         text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):  # not from a file, but from `Study.replace`
+    except (TypeError, ValueError, RecursionError):  # from `Study.replace`, not from a file
         text = checks.brief(value)
     if isinstance(value, str):
         text = repr(value)

@@ -1,4 +1,4 @@
-"""A study built from its file: the worlds and policies that the settings describe, and how to run them."""
+"""`Study`: the worlds and policies that a study file describes, and their simulation."""
 
 import math
 from collections.abc import Sequence
@@ -51,33 +51,33 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Study:
-    """A checked study: what its worlds and policies are, and how to run it."""
+    """A checked study file with its worlds and policies."""
 
     source: str
-    """What errors call the file."""
+    """The name of the file in error messages."""
     text: str
-    """The file as it was read."""
+    """The file's text."""
     settings: StudyFile
-    """The content of a study file."""
+    """The file's content."""
 
     @property
     def name(self) -> str:
-        """The study's name, under which results are saved."""
+        """The study's name; result files are named after it."""
         return self.settings.study.name
 
     @cached_property
     def variables(self) -> dict[str, Any]:
-        """The variables of the context, as `Problem.from_formula` takes them."""
+        """The variables of the context in the form that `Problem.from_formula` takes."""
         return variables_of(self.settings)
 
     @cached_property
     def continuous(self) -> bool:
-        """Whether some variable may be any number of a range, so that contexts are not a finite set."""
+        """Whether a variable can be any number in a range, so that contexts are not a finite set."""
         return any(isinstance(variable, Number | DayOfStudy | History) for variable in self.variables.values())
 
     @cached_property
     def table(self) -> Resampled | None:
-        """The rows of the study's own data from which variables are drawn jointly, if there are any."""
+        """The table of the study's own data from which variables are drawn jointly; None without one."""
         return table_of(self.settings, Path(self.source).parent)
 
     @cached_property
@@ -92,31 +92,31 @@ class Study:
         rest = by_term.get(REST)
         found = {term: effect for term in self.terms if (effect := by_term.get(normal_term(term), rest))}
         if by_term and len(found) < len(self.terms):
-            raise WrongValueError  # a term without an effect has been reported
+            raise WrongValueError  # a term without an effect is reported by `effect_checks`
         return found
 
     @property
     def has_truth(self) -> bool:
-        """Whether the file says what works, which a simulation needs and a live study does not have."""
+        """Whether the file contains true effects, which simulations need and live studies lack."""
         return bool(self.settings.effects)
 
     @cached_property
     def probabilities(self) -> Floats:
-        """The probability of each context where contexts are a finite set, first variable slowest."""
+        """The probability of each context of a finite set; the last variable changes fastest."""
         return probabilities_of(self.settings, self.variables, self.table)
 
     def worlds(self) -> list[Any]:
-        """One world for each instance, a LinearWorld or a ContinuousWorld: a participant each."""
+        """One world per instance, a LinearWorld or a ContinuousWorld. Each is one participant."""
         return [*worlds_of(self)]
 
     @cached_property
     def by_weekday(self) -> dict[str, Problem | ContinuousProblem]:
-        """The problems of participants who begin on other weekdays than the first ones, as they are needed."""
+        """A cache of the problems of participants who begin on other weekdays than the first participants."""
         return {}
 
     @cached_property
     def limits(self) -> Limits | None:
-        """Where the file allows no nudge, besides what the calendar says."""
+        """The limits on nudges other than the calendar; None without any."""
         settings = self.settings
         fixed = settings.study.run_in_days > 0 and settings.study.run_in == "fixed"
         limits = Limits(
@@ -130,10 +130,9 @@ class Study:
         return None if limits == Limits() else limits
 
     def limits_among(self, simulated: int, *, planned: int) -> Limits | None:
-        """The limits where so many are simulated in an arm with nudges, of so many planned in all arms.
+        """The limits for the simulated participants of an arm with nudges, given how many are planned in all arms.
 
-        Staff who can make so many nudges in a day make them for those who are planned in arms with nudges: the cap is
-        raised or lowered in proportion.
+        The daily cap of staff is for all planned participants in arms with nudges, so it is scaled in proportion.
         """
         limits = self.limits
         if limits is None or limits.per_day is None:
@@ -143,11 +142,11 @@ class Study:
 
     @property
     def fallback(self) -> str:
-        """The action that is recommended when all else fails."""
+        """The action to recommend when no policy can decide."""
         return self.settings.serve.fallback or self.settings.study.actions[0]
 
     def allocation(self, participants: int) -> list[str]:
-        """The arm to which each of so many simulated participants is randomised, in the order of their enrolment."""
+        """The arm of each simulated participant, in order of enrolment."""
         arms, seed = self.settings.arms, self.settings.study.seed
         assert arms is not None
         places: dict[int, int] = {}
@@ -159,14 +158,14 @@ class Study:
         return found
 
     def timetable(self, participants: int) -> "Timetable | None":
-        """When so many simulated participants make decisions, and where the calendar allows no nudge."""
+        """The decision times of simulated participants, with the points at which the calendar allows no nudge."""
         return timetable_of(self, participants)
 
     def warn_of_effects(self, worlds: Sequence[Any]) -> None:
-        """Warn if true effects are beyond what the file says that agents go by."""
+        """Warn if true effects exceed `theta_bound`, which the agents rely on."""
         given = self.settings.reward.theta_bound
         if given is None:
-            return  # it follows from the effects
+            return  # the bound follows from the effects
         norms = [float(np.linalg.norm(world.theta * world.problem.units)) for world in worlds]
         beyond = sum(norm > given * (1.0 + 1e-9) for norm in norms)
         if beyond:
@@ -176,7 +175,7 @@ class Study:
             )
 
     def policies(self) -> list[Policy]:
-        """Every policy at each of its budgets; in a trial with arms, the policy of each arm."""
+        """Every policy at each of its budgets; with arms, the policy of each arm."""
         if self.settings.arms is not None:
             return [policy for entry in arm_entries(self.settings).policies.values() for policy in self._of_arm(entry)]
         return [policy for i in range(len(self.settings.policies)) for policy in self.policies_of(i)]
@@ -188,7 +187,7 @@ class Study:
         return [self._simulated(entry, amount) for amount in entry.budgets or general]
 
     def _of_arm(self, entry: PolicyTable) -> list[Policy]:
-        """An arm's policy with the budget of [serve], or with each of the file's where it has none."""
+        """An arm's policy with the budget of [serve], or without one there, at each budget of the file."""
         serve, study = self.settings.serve, self.settings.study
         budgets: list[Any] = [None]
         if entry.needs_budget:
@@ -196,22 +195,22 @@ class Study:
         return [self._simulated(entry, amount) for amount in budgets]
 
     def _simulated(self, entry: PolicyTable, budget: float | None) -> Policy:
-        """The policy that an entry describes, for the file's instances, who stand for the planned participants."""
+        """The policy of an entry, for the file's instances, who stand for the planned participants."""
         n = self.settings.study.instances
         planned = self.settings.participants.planned or n
         return self.policy_of(entry, budget, participants=n, planned=planned)
 
     def policy(self, i: int, budget: float | None, *, participants: int) -> Policy:
-        """Policy i of the file with a budget per participant; participants who share one have the sum of theirs."""
+        """Policy i of the file with a budget per participant; a shared budget is the sum over participants."""
         return self.policy_of(self.settings.policies[i], budget, participants=participants)
 
     def policy_of(
         self, entry: PolicyTable, budget: float | None, *, participants: int, served: bool = False,
         planned: int | None = None,
     ) -> Policy:  # fmt: skip
-        """The policy that an entry describes, with a budget per participant; `served`, as it runs live.
+        """The policy of an entry, with a budget per participant; with `served`, as it runs live.
 
-        With `planned` its participants are simulated, and stand for so many in all arms: see `limits_among`.
+        With `planned`, its participants are simulated and stand for that many in all arms (see `limits_among`).
         """
         settings, study = self.settings, self.settings.study
         shared = study.budget_shared
@@ -230,22 +229,22 @@ class Study:
 
     @property
     def pooling(self) -> int:
-        """After how many days what participants have in common is brought up to date, models pooled in part."""
+        """The days between updates of the common model, for partial pooling."""
         return {"day": 1, "week": 7}[self.settings.learning.pooling]
 
     @property
     def partial_every(self) -> int:
-        """After how many decision times what participants have in common is brought up to date."""
+        """The decision times between updates of the common model, for partial pooling."""
         return self.pooling * decisions_per_day(self.settings)
 
     @property
     def update(self) -> int:
-        """After how many decisions of a participant rewards are learned from."""
+        """The decisions of a participant between updates of the model."""
         each = {"each reward": 0, "day": 1, "week": 7}[self.settings.learning.update]
         return max(1, each * decisions_per_day(self.settings))
 
     def replace(self, **changes: Any) -> "Study":
-        """Return a copy with some keys of [study] changed, such as `replicates=2`; all is checked again."""
+        """Return a copy with some keys of [study] changed, such as `replicates=2`; the whole copy is checked."""
         for key in changes:
             checks.choice("key of [study]", key, StudyTable.model_fields)
         content = {**self.settings.study.model_dump(exclude_unset=True), **changes}
@@ -259,8 +258,8 @@ class Study:
         return study
 
     def run(self, *, progress: bool = True, on_interrupt: str = "raise") -> "xr.Dataset":
-        """Simulate every policy in every world, as `simulate` does; the file's text goes with the results."""
-        from opportune.simulation import simulate  # noqa: PLC0415  (checking a file does without it)
+        """Simulate every policy in every world, as `simulate` does; the results include the file's text."""
+        from opportune.simulation import simulate  # noqa: PLC0415  (not needed to check a file)
 
         self.require_truth()
         study, policies = self.settings.study, self.policies()
@@ -290,20 +289,20 @@ class Study:
         return data.assign_attrs(said)
 
     def require_truth(self) -> None:
-        """Refuse to simulate a study whose file does not say what works."""
+        """Raise `InputError` if the file contains no true effects to simulate."""
         if not self.has_truth:
             text = "[effects] is missing, and nothing can be simulated without it"
             raise InputError(f"{self.source}: {text}; expected the true effect of each term")
 
     def check(self) -> None:
-        """Refuse parts that do not fit together, all of them in one error."""
+        """Raise one `InputError` that lists everything that does not fit together."""
         found, waiting = find_errors(self)
         if found:
             raise InputError(list_errors(self.source, key_lines(self.text), found, waiting=waiting))
 
     @cached_property
     def problem(self) -> Problem | ContinuousProblem:
-        """What the agents know, value_range aside where it comes from the truth."""
+        """The problem as agents know it, without a `value_range` that follows from the truth."""
         reward, known = self.settings.reward, self.settings.contexts.known
         self.require_bound()
         problem: Problem | ContinuousProblem = Problem.from_formula(
@@ -324,7 +323,7 @@ class Study:
         if isinstance(problem, ContinuousProblem):
             given = reward.value_range
             problem = problem.replace(value_range=None if given is None else (given[0], given[1]))
-            if known and not problem.histories:  # whose means depend on what is decided: they are learned
+            if known and not problem.histories:  # the means of histories depend on decisions, so they are learned
                 means = expected_features(problem, distributions_of(self.settings), table=self.table)
                 problem = problem.replace(known_means=means)
         if self.settings.prior:
@@ -334,14 +333,14 @@ class Study:
 
     @property
     def _safety(self) -> dict[str, dict[str, str]]:
-        """When actions are forbidden, and what holds while that is not known."""
+        """When actions are forbidden, and what to do when that is unknown."""
         actions = self.settings.actions.items()
         never = {name: table.never_if for name, table in actions if table.never_if is not None}
         doubts = {name: table.when_unknown for name, table in actions if table.when_unknown is not None}
         return {"never_if": never, "when_unknown": doubts} if never else {}  # type: ignore[dict-item]
 
     def _prior(self, problem: Any) -> tuple[list[float], list[float]]:
-        """What is supposed of each term beforehand: mean and sd, as the bound on effects has it where none is given."""
+        """The prior means and sds of all terms; without an entry, they follow from the bound on effects."""
         by_term = {normal_term(key): prior for key, prior in self.settings.prior.items()}
         usual = problem.theta_bound / math.sqrt(problem.d)
         found = [by_term.get(normal_term(term), by_term.get(REST)) for term in self.terms]
@@ -350,7 +349,7 @@ class Study:
         return means, [float(sd) for sd in sds]
 
     def require_bound(self) -> None:
-        """Refuse to build what agents know where neither the file nor the truth bounds the effects."""
+        """Raise `InputError` if neither the file nor the truth bounds the effects."""
         if not self.has_truth and self.settings.reward.theta_bound is None:
             text = "[reward] lacks 'theta_bound', which agents need where the file has no [effects]"
             raise InputError(f"{self.source}: {text}; expected a number > 0, a bound on the norm of the effects")

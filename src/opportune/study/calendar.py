@@ -1,8 +1,8 @@
-"""Calendars: what day and time it is for a participant and for staff, and whether a nudge can be made then.
+"""Calendars: the day and time for participants and staff, and whether a nudge is possible.
 
-All of it is a function of the moment, a time zone and the study file, so that a simulation, the plan and the live
-service agree. Clocks that go forward skip times: a time that a day skips has come once the clock is past it. Clocks
-that go back show times twice: both count.
+Everything is a function of the moment, a time zone and the study file, so simulations, plans and the live service
+agree. When clocks go forward, a skipped time arrives as soon as the clock has passed it. When clocks go back, times
+occur twice and both count.
 """
 
 import datetime as dt
@@ -16,34 +16,34 @@ from opportune.study.hours import DAY, Spans, WeeklyHours
 HOUR = dt.timedelta(hours=1)
 MINUTE = dt.timedelta(minutes=1)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-"""Hours and days are counted from here."""
+"""The origin of hours and days."""
 
 
 class Opening(NamedTuple):
-    """Whether a nudge can be made at a moment."""
+    """Whether a nudge is possible at a moment."""
 
     closed: str
-    """Why not: "hours" (staff do not work, holidays included), "quiet" (the participant's quiet hours); or ""."""
+    """The reason against it: "hours" (no staff hours, or a holiday), "quiet" (quiet hours), or "" for none."""
     hours: float
     """Hours since 1970."""
     day: int
-    """The day on the staff's calendar, in days since 1970: caps per day count by it."""
+    """The day on the staff's calendar, in days since 1970; daily caps are counted by it."""
     until: dt.datetime
-    """When the answer window ends; the moment itself where nothing is allowed."""
+    """The end of the answer window; the moment itself if no nudge is possible."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calendar:
-    """When a nudge can be made: by the staff's clock, by the participant's, and by what is left of the day's work.
+    """When nudges are possible, by the staff's clock, the participant's clock and the time left in the shift.
 
     Args:
         staff_zone: the time zone of staff.
-        hours: when they work; None: at all times.
-        holidays: dates on which they do not, by their own calendar.
-        quiet: from when until when participants are left alone, in minutes after midnight by their own clock; it may
+        hours: their weekly hours; None if they always work.
+        holidays: dates without work, on the staff's calendar.
+        quiet: start and end of participants' quiet hours, in minutes after midnight on their own clock; they may
             cross midnight.
-        answer: how long an answer is waited for, at most.
-        least_window: how long there must be left for it.
+        answer: the longest answer window.
+        least_window: the shortest answer window.
 
     """
 
@@ -56,14 +56,14 @@ class Calendar:
 
     @property
     def always_open(self) -> bool:
-        """Whether a nudge can be made at any time."""
+        """Whether nudges are possible at all times."""
         return self.hours is None and not self.holidays and self.quiet is None
 
     def at(self, moment: dt.datetime, zone: str) -> Opening:
-        """Whether a nudge can be made at a moment to a participant in this time zone, and how long it may be answered.
+        """Whether a nudge is possible for a participant in this time zone, and how long it can be answered.
 
-        The answer window ends with the staff's hours and where quiet hours begin. A nudge is not allowed where less
-        than `least_window` is left until then.
+        The answer window ends with staff hours and when quiet hours begin. No nudge is possible with less than
+        `least_window` left.
         """
         day = (local(moment, self.staff_zone).date() - EPOCH.date()).days
         hours = (moment - EPOCH) / HOUR
@@ -77,7 +77,7 @@ class Calendar:
         return Opening("", hours, day, moment + min(self.answer, staffed, awake))
 
     def hours_on(self, weekday: int) -> Spans:
-        """When staff work on an ordinary weekday, Monday is 0."""
+        """Staff hours on an ordinary weekday; Monday is 0."""
         return ((0, DAY),) if self.hours is None else self.hours.days[weekday]
 
     def _spans_of_staff(self, date: dt.date) -> Spans:
@@ -93,7 +93,7 @@ class Calendar:
 
     @staticmethod
     def _left(moment: dt.datetime, zone: str, spans_on: Any, limit: dt.timedelta) -> dt.timedelta:
-        """How long a moment's span goes on, up to a limit; nothing where the moment is in none."""
+        """The time left in the span that contains a moment, up to a limit; 0 if no span contains it."""
         there = local(moment, zone)
         date, minute = there.date(), there.hour * 60 + there.minute
         reached = moment
@@ -108,18 +108,18 @@ class Calendar:
 
 
 def local(moment: dt.datetime, zone: str) -> dt.datetime:
-    """A moment as a clock in the time zone shows it."""
+    """The local time at a moment."""
     return moment.astimezone(_zone(zone))
 
 
 def instant(date: dt.date, minutes: int, zone: str, *, after: dt.datetime | None = None) -> dt.datetime:
-    """The moment, in UTC, at which a clock shows a time of a date: the first one, or the first one after a moment.
+    """The moment in UTC at which a local clock shows a time: the first, or the first after a given moment.
 
-    A time that the day skips comes when the clock goes past it.
+    A skipped time arrives as soon as the clock has passed it.
     """
     wanted = dt.datetime.combine(date, dt.time()) + minutes * MINUTE
     first, second = (wanted.replace(tzinfo=_zone(zone), fold=fold).astimezone(dt.UTC) for fold in (0, 1))
-    if first > second:  # clocks go forward over it: between these two, by whole minutes
+    if first > second:  # clocks skip it: search between these two by whole minutes
         low, high = 0, int((first - second) / MINUTE)
         while low < high:
             middle = (low + high) // 2
@@ -137,5 +137,5 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def enrolment_dates(first: dt.date, days: int, people: int) -> list[dt.date]:
-    """When each participant begins: evenly over so many days from the first one on."""
+    """The date on which each participant begins, spread evenly over a number of days."""
     return [first + dt.timedelta(days=i * days // people) for i in range(people)]

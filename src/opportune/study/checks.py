@@ -1,4 +1,4 @@
-"""Whether the parts of a study fit together: each check yields where something is wrong, and what."""
+"""Checks whether the parts of a study file fit together. Each check yields places with messages."""
 
 import dataclasses
 import keyword
@@ -50,9 +50,9 @@ BYTES_PER_STEP = 80
 
 
 def find_errors(study: "Study") -> tuple[list[Error], int]:
-    """All that does not fit together, and how many checks wait because they read something that is wrong.
+    """Find everything that does not fit together, and count the checks that wait because they read a wrong value.
 
-    What one stage finds wrong is marked before the next.
+    Wrong values found by one stage are marked before the next stage runs.
     """
     errors: list[Error] = []
     waiting = 0
@@ -68,7 +68,7 @@ def find_errors(study: "Study") -> tuple[list[Error], int]:
 
 
 def _check_days(study: "Study") -> Errors:
-    """Everything that says how many decisions a day has must agree."""
+    """`decisions_per_day`, `times` and named times of day must agree."""
     yield _check_times(study)
     for name, variable in study.settings.variables.items():
         yield _check_times_of_day(study, name, variable)
@@ -99,7 +99,7 @@ def _check_names(study: "Study") -> Errors:
 
 
 def _check_tables(study: "Study") -> Errors:
-    """Variables that are drawn from rows must have the same table, with rows that fit them."""
+    """All variables with a table must have the same one, with rows that fit."""
     tables: dict[str, str] = {}
     for name, variable in study.settings.variables.items():
         if variable.table is not None:
@@ -123,7 +123,7 @@ def _check_rows(study: "Study") -> Errors:
 
 
 def _check_variables(study: "Study") -> Errors:
-    """Each variable must fit the study's days and have something to draw."""
+    """Each variable must fit the study's days and have a distribution within its range."""
     for name in study.settings.variables:
         yield _check_variable(study, name)
         yield _check_distribution(study, name)
@@ -147,7 +147,7 @@ def _check_distribution(study: "Study", name: str) -> Errors:
 
 
 def _check_joint(study: "Study") -> Errors:
-    """Joint probabilities must be those of a finite set of contexts, which must not be too many."""
+    """Joint probabilities need a finite set of contexts, and there must not be too many contexts."""
     joint = study.settings.contexts.joint
     if not study.continuous:
         contexts = math.prod(sizes_of(study.variables).values())
@@ -181,7 +181,7 @@ def _check_joint_numbers(study: "Study", joint: list[Any]) -> Errors:
 
 
 def _check_beside_joint(study: "Study") -> Errors:
-    """Variables with levels have no probabilities of their own beside joint ones."""
+    """Variables must not have their own probabilities beside joint ones."""
     variables = study.settings.variables
     if study.settings.contexts.joint is None or any(
         v.numeric or v.schedule == DAY_OF_STUDY for v in variables.values()
@@ -199,7 +199,7 @@ def _check_key_beside_joint(study: "Study", name: str, key: str) -> Errors:
 
 
 def _check_people(study: "Study") -> Errors:
-    """Names of actions must be those of [study]."""
+    """[actions.NAME] and `fallback` must name actions of [study]."""
     for name in study.settings.actions:
         yield _check_named_action(study, name)
     yield _check_served_fallback(study)
@@ -222,7 +222,7 @@ def _check_served_fallback(study: "Study") -> Errors:
 
 
 def _check_contexts(study: "Study") -> Errors:
-    """What is computed beforehand about contexts that are not a finite set."""
+    """Contexts that are not a finite set must allow the problem to be built."""
     if not study.continuous or not (study.has_truth or study.settings.reward.theta_bound):
         return
     try:
@@ -244,10 +244,10 @@ STAGES: tuple[tuple[Callable[["Study"], Errors], ...], ...] = (
     (_check_contexts,),
     (check_fit, check_labels),
 )  # fmt: skip
-"""All checks, before those that rely on what they check."""
+"""All checks; later stages rely on what earlier ones check."""
 
 
 def check_memory(source: str, steps: int) -> None:
-    """Refuse to keep more steps than fit into this machine's memory."""
+    """Raise `InputError` if the steps to keep do not fit into memory."""
     instead = "trace = false in [study], or fewer replicates"
     checks.memory(f"{source}: keeping {steps:,} steps", float(steps) * BYTES_PER_STEP, instead)

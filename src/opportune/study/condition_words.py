@@ -16,7 +16,7 @@ _TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 
 def condition_in_words(settings: StudyFile, text: str) -> str:
-    """A condition that was checked, in the study's words."""
+    """A checked condition in the study's words."""
     return _words(settings, ast.parse(text.strip(), mode="eval").body, inside=False)
 
 

@@ -1,4 +1,4 @@
-"""What may stand anywhere in a study file: text that can be shown, numbers that can be computed with, no deep nests."""
+"""Rules for any value in a study file: texts must be printable, numbers not too large, nesting not too deep."""
 
 import math
 import tomllib
@@ -15,11 +15,11 @@ MOST_BYTES = 1_000_000
 MOST_DEPTH = 20
 MOST_CHARACTERS = 10_000
 SEVERAL_LINES = ("description", "question", "formula")
-"""Keys whose text may have line ends and tabs; any other may stand in a figure, a table or a message of one line."""
+"""Keys whose text may contain line breaks and tabs; other texts appear in figures, tables and one-line messages."""
 
 
 def parse_toml(source: str, text: str) -> dict[str, Any]:
-    """A file's content; what is no TOML is refused with its line, and so is what no study file looks like."""
+    """Parse a file's content; raises `InputError` if it is not TOML, too long or nested too deeply."""
     if len(text) > MOST_BYTES:
         raise InputError(f"{source} has {len(text):,} characters; expected a study file, of at most {MOST_BYTES:,}")
     try:
@@ -28,7 +28,7 @@ def parse_toml(source: str, text: str) -> dict[str, Any]:
         raise InputError(syntax_error(source, text, str(error))) from None
     except RecursionError:
         raise _too_deep(source) from None
-    except ValueError as error:  # a date that does not exist, a number of too many digits
+    except ValueError as error:  # an impossible date, or a number with too many digits
         raise InputError(f"{source}: not TOML: {' '.join(str(error).split())}") from None
     if any(len(place) > MOST_DEPTH for place, _ in _walk(content)):
         raise _too_deep(source)
@@ -36,7 +36,7 @@ def parse_toml(source: str, text: str) -> dict[str, Any]:
 
 
 def content_errors(content: dict[str, Any]) -> Iterator[Error]:
-    """Names and texts that cannot be shown, and numbers beyond what can be computed with."""
+    """Find names and texts that cannot be shown, and numbers that are too large to compute with."""
     for place, value in _walk(content):
         name = ".".join(str(part) for part in place)
         for text, lines in ((place[-1], False), (value, place[-1] in SEVERAL_LINES)):
@@ -47,7 +47,7 @@ def content_errors(content: dict[str, Any]) -> Iterator[Error]:
 
 
 def _wrong_text(text: str, *, lines: bool) -> str:
-    """What is expected instead of a text."""
+    """What is expected instead of a text; "" if it is valid."""
     if len(text) > MOST_CHARACTERS:
         return f"at most {MOST_CHARACTERS} characters"
     try:
@@ -60,7 +60,7 @@ def _wrong_text(text: str, *, lines: bool) -> str:
 
 
 def _walk(content: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
-    """Everything in a file with its place, no deeper than needs be."""
+    """All values in a file with their places, down to just below `MOST_DEPTH`."""
     waiting: list[tuple[Place, Any]] = [((key,), value) for key, value in content.items()]
     while waiting:
         place, value = waiting.pop()

@@ -1,4 +1,4 @@
-"""Whether the formula names known variables, and whether effects and priors are of its terms."""
+"""Checks of the formula and of the terms in [effects] and [prior]."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_formula(study: "Study") -> Errors:
-    """A formula must name known variables, and have terms."""
+    """The formula must name known variables and have terms."""
     settings, place = study.settings, ("reward", "formula")
     known = [*settings.variables, *settings.participants.baseline]
     found = list(formula_errors(settings.reward.formula, known))
@@ -30,7 +30,7 @@ def check_formula(study: "Study") -> Errors:
 
 
 def check_effects(study: "Study") -> Errors:
-    """[effects] must name terms of the formula, each once and, without '*', all of them."""
+    """[effects] must name terms of the formula, each once; without '*', all of them."""
     effects = study.settings.effects
     if not effects:
         return
@@ -59,7 +59,7 @@ def _check_effect(key: str, terms: Terms, near: set[str], seen: dict[str, str]) 
 
 
 def check_instances(study: "Study") -> Errors:
-    """Several instances must be able to differ."""
+    """Several instances need effects that differ."""
     settings = study.settings
     instances = settings.study.instances
     if instances <= 1 or not settings.effects:
@@ -71,7 +71,7 @@ def check_instances(study: "Study") -> Errors:
 
 
 def check_prior(study: "Study") -> Errors:
-    """Priors are of terms that the formula has."""
+    """[prior] must name terms of the formula, each once."""
     prior = study.settings.prior
     if not prior:
         return

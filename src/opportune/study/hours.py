@@ -1,4 +1,4 @@
-"""Weekly hours: on which weekdays staff work, and from when until when, in minutes after midnight."""
+"""Weekly staff hours, in minutes after midnight."""
 
 import itertools
 import re
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from opportune.errors import InputError
 
 DAY = 24 * 60
-"""Minutes."""
+"""Minutes in a day."""
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 GROUPS = {"every_day": range(7), "weekdays": range(5), "weekend": range(5, 7)}
-"""Names for several weekdays; a weekday's own name goes before these, and the smaller group before the larger."""
+"""Names for several weekdays. A weekday's own name overrides them, and a smaller group overrides a larger one."""
 NAMES = (*GROUPS, *WEEKDAYS)
 EXPECTED_TIMES = "from and to, such as ['09:00', '17:00'], or several of these in order"
 
 Spans = tuple[tuple[int, int], ...]
-"""From when until when, in minutes after midnight; 24:00 is 1440. The end itself is outside."""
+"""Pairs of start and end in minutes after midnight; 24:00 is 1440. The end is excluded."""
 
 
 def minutes_of(text: str) -> int:
@@ -38,13 +38,13 @@ def spans_of(times: Sequence[str]) -> Spans:
 
 @dataclass(frozen=True)
 class WeeklyHours:
-    """When staff work in an ordinary week: spans by weekday, Monday first. On a day without spans nobody works."""
+    """Staff hours in an ordinary week: spans by weekday, Monday first. A day without spans is a day off."""
 
     days: tuple[Spans, ...]
 
     @classmethod
     def from_names(cls, hours: Mapping[str, Sequence[str]]) -> "WeeklyHours":
-        """Hours by name: `{"weekdays": ["09:00", "17:00"], "saturday": ["10:00", "13:00"]}`."""
+        """Build hours from names: `{"weekdays": ["09:00", "17:00"], "saturday": ["10:00", "13:00"]}`."""
         days: list[Spans] = [()] * 7
         for name, times in sorted(hours.items(), key=lambda item: NAMES.index(item[0])):
             for weekday in GROUPS.get(name) or (WEEKDAYS.index(name),):

@@ -1,4 +1,4 @@
-"""The JSON Schema of a study file, with which editors complete and check it."""
+"""The JSON Schema of study files, which lets editors complete and check them."""
 
 import dataclasses
 from typing import Any
@@ -9,15 +9,15 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema: the tables' own, with the names that are registered now; dates are texts, as JSON has none."""
+    """The tables' schema, with the currently registered names. Dates are strings, as JSON has no dates."""
     schema = _without_titles(StudyFile.model_json_schema(by_alias=True, mode="validation"))
     tables = schema["$defs"]
     effect = tables["Effect"]
-    effect["properties"].pop("value")  # a number stands for it
+    effect["properties"].pop("value")  # in a file, a plain number
     effects = schema["properties"]["effects"]
     effects["additionalProperties"] = {"anyOf": [{"type": "number"}, effects["additionalProperties"]]}
     policy = tables["PolicyTable"]["properties"]
-    policy.pop("settings")  # which are keys of the table itself
+    policy.pop("settings")  # in a file, keys of the table itself
     for key, registry in CHOICES.items():
         policy[key]["enum"] = list(registry.kinds())
         for kind in registry.kinds().values():
@@ -27,7 +27,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _without_titles(schema: Any) -> Any:
-    """A schema without the titles that repeat each key's name."""
+    """A copy without titles, which only repeat the keys."""
     if isinstance(schema, list):
         return [_without_titles(part) for part in schema]
     if not isinstance(schema, dict):

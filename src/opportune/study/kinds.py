@@ -1,4 +1,4 @@
-"""The revealers and recommenders that a study file may name, as tables: in the documentation and on the screen."""
+"""Tables of the revealers and recommenders for study files, for the documentation and the screen."""
 
 import dataclasses
 import re
@@ -9,7 +9,7 @@ from opportune.engine.hooks import Registry
 
 
 class Kind(NamedTuple):
-    """One of them."""
+    """A registered revealer or recommender."""
 
     name: str  # in study files
     type: str  # in Python
@@ -18,7 +18,7 @@ class Kind(NamedTuple):
 
 
 def kinds(registry: Registry) -> list[Kind]:
-    """What is registered: each with the first sentence about it, and its settings with what they are if left out."""
+    """All registered kinds, each with the first sentence of its docstring and its settings with defaults."""
     return [
         Kind(name, entry.__name__, _first_sentence(entry.__doc__ or ""), _settings(entry))
         for name, entry in registry.kinds().items()
@@ -26,7 +26,7 @@ def kinds(registry: Registry) -> list[Kind]:
 
 
 def markdown(registry: Registry) -> str:
-    """The table as it stands in the documentation."""
+    """The table in Markdown, for the documentation."""
     key = {"revealer": "kind"}.get(registry.kind, registry.kind)
     head = [f"| `{key}` | in Python | what it does | settings |", "|---|---|---|---|"]
     rows = [f'| `"{k.name}"` | `{k.type}` | {k.does} | {k.settings or "none"} |' for k in kinds(registry)]
@@ -34,7 +34,7 @@ def markdown(registry: Registry) -> str:
 
 
 def plain(registry: Registry) -> str:
-    """The table as it is shown on a screen."""
+    """The table in plain text, for the screen."""
     rows = [(k.name, f"{k.does}." + (f" Settings: {k.settings}." if k.settings else "")) for k in kinds(registry)]
     width = max(len(name) for name, _ in rows) + 4
     return "\n".join(
@@ -61,7 +61,7 @@ def _settings(entry: type) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value as a study file has it."""
+    """A value as it is written in a study file."""
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else f"{value:g}"

@@ -1,27 +1,27 @@
-"""Where things stand in a study file: the line of every table, key and list entry, which tomllib does not report."""
+"""The line of every table, key and list entry in a study file, which tomllib does not report."""
 
 import bisect
 import re
 import tomllib
 
 Place = tuple[str | int, ...]
-"""Where something stands in a file: ("policies", 1, "scale") is `scale` of the second [[policies]]."""
+"""A place in a file: ("policies", 1, "scale") is `scale` of the second [[policies]]."""
 
 
 def key_lines(text: str) -> dict[Place, int]:
-    """The line of every table, key and list entry, in a text that tomllib accepts (it keeps none)."""
+    """The line of every table, key and list entry in a text that tomllib accepts."""
     return _Scanner(text).scan()
 
 
 class _Scanner:
-    """Walks through valid TOML and notes on which line each place begins."""
+    """Scans valid TOML and notes the line on which each place begins."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
         self.ends = [end.start() for end in re.finditer("\n", text)]
         self.lines: dict[Place, int] = {}
-        self.tables_in: dict[Place, int] = {}  # how many [[tables]] an array has so far
+        self.tables_in: dict[Place, int] = {}  # the number of [[tables]] of an array so far
 
     def scan(self) -> dict[Place, int]:
         table: Place = ()
@@ -35,7 +35,7 @@ class _Scanner:
         return self.lines
 
     def _skip(self, also: str = "") -> None:
-        """Go past blanks, line ends and comments."""
+        """Skip blanks, line breaks and comments."""
         while self.at < len(self.text):
             if self.text[self.at] == "#":
                 end = self.text.find("\n", self.at)
@@ -49,7 +49,7 @@ class _Scanner:
         self.lines.setdefault(place, bisect.bisect_left(self.ends, at) + 1)
 
     def _header(self) -> Place:
-        """[a.b] or [[a.b]]: the place of the table that it opens."""
+        """Read [a.b] or [[a.b]]; return the place of the table that it opens."""
         begin = self.at
         array = self.text.startswith("[[", self.at)
         self.at += 2 if array else 1
@@ -67,7 +67,7 @@ class _Scanner:
         return place
 
     def _key(self) -> list[str]:
-        """A key, dotted or not, up to the sign after it."""
+        """Read a key with its dots, up to the sign after it."""
         parts: list[str] = []
         while True:
             self._skip()
@@ -86,7 +86,7 @@ class _Scanner:
             self.at += 1
 
     def _pair(self, table: Place) -> None:
-        """A key with its value, whose own keys are noted too."""
+        """Read a key with its value; keys inside the value are noted too."""
         begin = self.at
         key = self._key()
         for i in range(len(key)):
@@ -118,12 +118,12 @@ class _Scanner:
             self.at = word.end()
 
     def _string(self) -> None:
-        """Go past a string of any of the four kinds."""
+        """Skip a string of any of the four kinds."""
         quote = self.text[self.at]
         mark = quote * 3 if self.text.startswith(quote * 3, self.at) else quote
         self.at += len(mark)
         while not self.text.startswith(mark, self.at):
             self.at += 2 if quote == '"' and self.text[self.at] == "\\" else 1
         self.at += len(mark)
-        while len(mark) == 3 and self.text.startswith(quote, self.at):  # up to two quotes may end the text itself
+        while len(mark) == 3 and self.text.startswith(quote, self.at):  # the text itself may end with up to two quotes
             self.at += 1

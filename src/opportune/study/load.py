@@ -1,4 +1,4 @@
-"""Reading a study file: from a path or a text to a checked study, or an error that lists all that is wrong."""
+"""Reads a study file: a path or a text becomes a checked study, or an error that lists all mistakes."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from opportune.study.partial import read
 
 
 def load_study(path: str | Path) -> Study:
-    """Read a study file and check all of it; raises `InputError` that lists what is wrong, one per line."""
+    """Read and check a study file; raises `InputError` that lists all mistakes, one per line."""
     source = checks.path("path", path)
     try:
         with source.open("rb") as file:
@@ -31,12 +31,12 @@ def load_study(path: str | Path) -> Study:
 
 
 def example_study(name: str) -> Study:
-    """A study that comes with the package: "stress-messages", "cardiac-calls", "oralytics" or "heartsteps"."""
+    """A study from the package's examples: "stress-messages", "cardiac-calls", "oralytics" or "heartsteps"."""
     return parse_study(example(name), source=f"{name}.toml")
 
 
 def parse_study(text: str, *, source: str = "study.toml") -> Study:
-    """The study that a file's text describes; `source` is what errors call the file."""
+    """Read and check the text of a study file; errors call it `source`."""
     source = str(checks.path("source", source))
     if not isinstance(text, str):
         raise InputError(f"text is {checks.brief(text)}; expected that of a study file")

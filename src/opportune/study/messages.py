@@ -1,4 +1,4 @@
-"""What is wrong with a study file, in words: what stands there, what was expected, and on which line."""
+"""Error messages for study files: the line, what was given and what was expected."""
 
 import difflib
 import operator
@@ -17,13 +17,13 @@ from opportune.study.schema import RewardTable, StudyFile, expected
 MOST_ERRORS = 100
 MOST_LENGTH = 700
 Error: TypeAlias = tuple[Place, str]
-"""Where something is wrong, and what."""
+"""The place of a mistake, and a message."""
 Errors: TypeAlias = "Iterator[Error | Errors]"
-"""The errors of a check, and parts of it that can wait without the rest."""
+"""The errors of a check, or nested iterators of them, each of which can wait without the others."""
 
 
 def list_errors(source: str, lines: Mapping[Place, int], errors: Iterable[Error], *, waiting: int = 0) -> str:
-    """Errors in the order of the file, one per line, each with its line number; last, how many checks still wait."""
+    """List errors in the order of the file, one per line with line numbers; the last line counts waiting checks."""
     found = sorted(((_line(lines, place), message) for place, message in errors), key=operator.itemgetter(0))
     said = [f"{source}, line {line}: {message}" if line else f"{source}: {message}" for line, message in found]
     said = [text if len(text) <= MOST_LENGTH else text[: MOST_LENGTH - 3] + "..." for text in dict.fromkeys(said)]
@@ -35,14 +35,14 @@ def list_errors(source: str, lines: Mapping[Place, int], errors: Iterable[Error]
 
 
 def _line(lines: Mapping[Place, int], place: Place) -> int:
-    """The line of a place, or of the nearest thing around it; 0 if nothing of it is in the file."""
+    """The line of a place, or of the nearest enclosing one; 0 if the file contains neither."""
     while place and place not in lines:
         place = place[:-1]
     return lines.get(place, 0)
 
 
 def schema_errors(errors: Iterable[ErrorDetails], content: Mapping[str, Any], within: Place = ()) -> list[Error]:
-    """What pydantic found wrong with known keys, in words."""
+    """Messages for pydantic's errors, except for unknown keys."""
     found: list[Error] = []
     for error in errors:
         place = (*within, *error["loc"])
@@ -56,7 +56,7 @@ def schema_errors(errors: Iterable[ErrorDetails], content: Mapping[str, Any], wi
 
 
 def _own_error(place: Place, key: str, message: str) -> Error:
-    """An error of a validator of ours, with the subject that its message lacks (`Table.mistakes`)."""
+    """An error from one of our validators, with its subject added (see `Table.mistakes`)."""
     whole = (*place, key) if key else place
     verb = message.split(maxsplit=1)[0]
     if verb not in {"is", "has", "lacks"}:
@@ -73,7 +73,7 @@ def _own_error(place: Place, key: str, message: str) -> Error:
 
 
 def unknown_key(place: Place, value: Any) -> tuple[str, str]:
-    """What is said about an unknown key, and the known one that was probably meant."""
+    """The message for an unknown key, and the key that was probably meant ("" if none is close)."""
     key, known = str(place[-1]), list(keys_of(table_of(place).table))
     if len(place) == 1:
         near = difflib.get_close_matches(key, known, n=1)
@@ -82,7 +82,7 @@ def unknown_key(place: Place, value: Any) -> tuple[str, str]:
     if place[0] == "effects":
         known.remove("value")
     if place[0] == "policies":
-        known.remove("settings")  # which are keys of the table themselves
+        known.remove("settings")  # in a file, keys of the table itself
     if place[0] == "contexts" and isinstance(value, dict):
         return f"unknown table [contexts.{key}]; did you mean [variables.{key}]?", ""
     near = difflib.get_close_matches(key, known, n=1)
@@ -105,10 +105,10 @@ def _missing_key(place: Place) -> str:
 
 
 def _wrong_value(place: Place, content: Mapping[str, Any]) -> str:
-    """A wrong value: what was given and what the field's description says was expected."""
+    """The message for a wrong value: what was given, and the field's description of what was expected."""
     value: Any = content
     known: Place = ()
-    for part in place:  # beyond what the file holds, the path names pydantic's own alternatives
+    for part in place:  # the rest of the path names pydantic's alternatives
         try:
             value = value[part]
         except (KeyError, IndexError, TypeError):
@@ -130,19 +130,19 @@ def _wrong_value(place: Place, content: Mapping[str, Any]) -> str:
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """A hint at the known word that comes near to this one, whatever its case; empty if none does."""
+    """A hint at the closest known word, ignoring case; empty if none is close."""
     near = difflib.get_close_matches(word.lower(), [k.lower() for k in known], n=1)
     return "".join(f"; did you mean {k!r}?" for k in known if near and k.lower() == near[0])
 
 
 def place_of(error: InputError, otherwise: Place) -> Place:
-    """Where an error belongs that names a setting first: to its key in [reward], if it is one."""
+    """The key in [reward] that an error begins with, or another place if it begins with none."""
     setting = str(error).split(maxsplit=1)[0]
     return ("reward", setting) if setting in RewardTable.model_fields else otherwise
 
 
 def syntax_error(source: str, text: str, message: str) -> str:
-    """What tomllib says, with the line where ours stand."""
+    """The message of tomllib, with the line in our format."""
     found = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", message)
     if not found:
         return f"{source}: not TOML: {message}"

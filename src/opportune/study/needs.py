@@ -1,4 +1,4 @@
-"""What each command would still need of a study file, and what it would take for granted."""
+"""What each command still needs from a study file, and what it assumes."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ COMMANDS = ("simulate", "plan", "serve")
 
 
 class Needs(NamedTuple):
-    """What one command lacks, and what it assumes because the file does not say; each a sentence."""
+    """What one command still needs and which defaults it assumes, in sentences."""
 
     command: str
     lacks: list[str]
@@ -19,7 +19,7 @@ class Needs(NamedTuple):
 
 
 def needs(study: Study) -> list[Needs]:
-    """What simulate, plan and serve would still need of a study."""
+    """What simulate, plan and serve still need and assume."""
     return [
         Needs("simulate", list(_lacks_in_simulation(study)), list(_assumed_of_policies(study))),
         Needs("plan", list(_lacks_for_planning(study)), list(_assumed_in_planning(study))),

@@ -1,4 +1,4 @@
-"""What will happen in a study, in words: when nudges are allowed, what staff can make, what is forbidden or drawn.
+"""What will happen in a study, in words: when nudges are allowed, what staff can handle, what is forbidden or random.
 
 Each function yields sentences for a coordinator; `opportune check` prints them.
 """
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from opportune.study.build import Study
 
 FEW = 20
-"""Participants below which intervals rest on little."""
+"""With fewer participants, intervals are unreliable."""
 ALWAYS = 0.9995
-"""A share of moments that is shown as all of them."""
+"""Shares of moments above this are shown as all moments."""
 CLIPPED = 0.05
-"""A share of rewards at the bounds from which on effects look smaller than they are."""
+"""If more rewards than this share are clipped, effects look smaller than they are."""
 
 
 def outlook(study: "Study") -> list[str]:
-    """What will happen, a sentence each."""
+    """Sentences on what will happen."""
     parts = (_enrolment, _arms, _allowed, _staff, _forbidden, _randomised, _clipped)
     return [sentence for part in parts for sentence in part(study)]
 
 
 def _enrolment(study: "Study") -> Iterator[str]:
-    """When participants begin and when the last one is through."""
+    """When the first participants begin and the last ones finish."""
     settings = study.settings
     if settings.participants.first_day is None:
         return
@@ -53,14 +53,14 @@ def _enrolment(study: "Study") -> Iterator[str]:
 
 
 def _last_day(study: "Study") -> dt.date:
-    """The last day of the participant who begins last."""
+    """The last day of the last participant."""
     settings = study.settings
     days = -(-settings.study.horizon // decisions_per_day(settings))
     return begin_dates(settings, settings.participants.planned or 1)[-1] + dt.timedelta(days=days - 1)
 
 
 def _arms(study: "Study") -> Iterator[str]:
-    """To what participants are randomised."""
+    """How participants are randomised to arms."""
     arms = study.settings.arms
     if arms is None:
         return
@@ -71,9 +71,9 @@ def _arms(study: "Study") -> Iterator[str]:
 
 
 def open_places(study: "Study", monday: dt.date | None = None) -> NDArray[np.bool_]:
-    """Whether a nudge may be made at each decision point of a week, [7 days from Monday, points]; the first full one.
+    """Whether a nudge is allowed at each decision point of a week, [7 days from Monday, points].
 
-    Weeks with a holiday are passed over.
+    By default it is the study's first week without holidays.
     """
     settings = study.settings
     calendar, zone = calendar_of(settings), settings.schedule.timezone
@@ -84,7 +84,7 @@ def open_places(study: "Study", monday: dt.date | None = None) -> NDArray[np.boo
 
 
 def _mondays(study: "Study") -> Iterator[dt.date]:
-    """The Mondays of weeks without holidays, from the week of the study's first day on."""
+    """The Mondays of all weeks without holidays, beginning with the study's first week."""
     monday = begin_dates(study.settings, 1)[0]
     monday -= dt.timedelta(days=monday.weekday())
     holidays = calendar_of(study.settings).holidays
@@ -95,7 +95,7 @@ def _mondays(study: "Study") -> Iterator[dt.date]:
 
 
 def _allowed(study: "Study") -> Iterator[str]:
-    """At how many points a week a nudge is allowed, and how many for one person."""
+    """The number of points a week at which a nudge is allowed, and the limits for one person."""
     settings, nudge = study.settings, study.settings.nudge
     if not calendar_of(settings).always_open:
         (_, is_open), *others = weeks = _weeks(study)
@@ -128,9 +128,9 @@ def _allowed(study: "Study") -> Iterator[str]:
 
 
 def _weeks(study: "Study") -> list[tuple[dt.date, NDArray[np.bool_]]]:
-    """Mondays with the week's open places: the first, and each from which on it is otherwise.
+    """The first Monday with its week's open points, and each Monday from which they differ.
 
-    That happens where staff have another time zone: its clocks change on other days than those of participants.
+    They can differ if staff are in another time zone, whose clocks change on other days.
     """
     settings = study.settings
     mondays = _mondays(study)
@@ -144,12 +144,12 @@ def _weeks(study: "Study") -> list[tuple[dt.date, NDArray[np.bool_]]]:
 
 
 def _places(is_open: NDArray[np.bool_], times: tuple[int, ...]) -> str:
-    """The decision points of a week at which a nudge may be made, in words."""
+    """The decision points of a week at which a nudge is allowed, in words."""
     return "; ".join(f"{_clock(m)} on {_weekdays(is_open[:, i])}" for i, m in enumerate(times) if is_open[:, i].any())
 
 
 def _staff(study: "Study") -> Iterator[str]:
-    """For how many people staff suffice."""
+    """The number of participants that staff can serve."""
     settings, nudge = study.settings, study.settings.nudge
     per_day = settings.staff.per_day
     budgets = [settings.serve.budget] if settings.serve.budget else settings.study.budgets
@@ -171,7 +171,7 @@ def _staff(study: "Study") -> Iterator[str]:
 
 
 def _forbidden(study: "Study") -> Iterator[str]:
-    """Which actions are forbidden when and how often, that the fallback never is, and what calls for staff at once."""
+    """When and how often actions are forbidden, and how often staff must respond at once."""
     settings = study.settings
     forbidden = {name: table for name, table in settings.actions.items() if table.never_if is not None}
     escalated = [name for name, table in settings.variables.items() if table.escalate]
@@ -200,14 +200,14 @@ def _forbidden(study: "Study") -> Iterator[str]:
 
 
 def _sensed(study: "Study", condition: str) -> list[str]:
-    """The variables in a condition that the app senses: between contacts the advice does not go by them."""
+    """The sensed variables in a condition, which advice between contacts ignores."""
     words = re.findall(r"[^\W\d]\w*", condition)
     tables = study.settings.variables.items()
     return [name for name, v in tables if name in words and v.visibility == "sensed" and v.schedule is None]
 
 
 def _escalated(study: "Study", sample: Sample, name: str) -> Iterator[str]:
-    """How often a level that calls for staff at once will be reported, for all participants together."""
+    """How often staff must respond to a level at once, for all participants together."""
     settings, table = study.settings, study.settings.variables[name]
     if name not in sample.levels or not settings.participants.planned:
         return
@@ -223,13 +223,13 @@ def _escalated(study: "Study", sample: Sample, name: str) -> Iterator[str]:
 
 
 def _action(study: "Study", name: str) -> str:
-    """An action as people read it, in quotes."""
+    """An action's label in quotes."""
     table = study.settings.actions.get(name)
     return f"“{(table.label if table is not None else None) or name}”"
 
 
 def _sample(study: "Study") -> Sample | None:
-    """Moments that participants will meet; None where the file does not say how they are drawn."""
+    """A sample of moments; None if the file does not say how they are drawn."""
     try:
         return sample_of(study)
     except InputError:
@@ -237,11 +237,11 @@ def _sample(study: "Study") -> Sample | None:
 
 
 def _randomised(study: "Study") -> Iterator[str]:
-    """What is drawn with known probabilities live, so that its effect can be estimated afterwards."""
+    """Which decisions are randomised live, so that their effects can be estimated."""
     try:
         policy = live(study).policy
     except InputError:
-        return  # what lacks for serving is said elsewhere
+        return  # `needs` reports what serving lacks
     nudge = study.settings.nudge
     if policy.floor:
         yield f"Every allowed action has a probability of at least {policy.floor:.3g}: effects can be estimated."
@@ -265,7 +265,7 @@ def _randomised(study: "Study") -> Iterator[str]:
 
 
 def _clipped(study: "Study") -> Iterator[str]:
-    """How often rewards are held to what they can be, with effects as supposed and allowed actions equally likely."""
+    """How often rewards are clipped, under the assumed effects and with all allowed actions equally likely."""
     reward = study.settings.reward
     if not study.has_truth or (reward.bounds is None and reward.family == "gaussian"):
         return
@@ -298,14 +298,14 @@ def _below(limit: float, means: Any, sd: float) -> Any:
 
 
 def _middle(effect: Any) -> float:
-    """The effect halfway through its distribution."""
+    """The median of an effect."""
     if effect.value is not None:
         return float(effect.value)
     return float(effect.mean) if effect.mean is not None else 0.5 * float(effect.low + effect.high)
 
 
 def _day(date: dt.date) -> str:
-    """A date in full, whatever the locale."""
+    """A date in full, in English whatever the locale."""
     month = (
         "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
         "December",

@@ -1,4 +1,4 @@
-"""Reading a file that has mistakes: what is valid in it is read all the same, so that all mistakes come at once."""
+"""Reads a file that may contain mistakes: its valid parts are read, so that all mistakes are reported at once."""
 
 import copy
 from collections.abc import Iterable, Mapping
@@ -16,27 +16,27 @@ from opportune.study.schema import StudyFile
 
 
 class Reading(NamedTuple):
-    """What was read from a file, and the mistakes in its tables."""
+    """The settings in a file, and the mistakes in its tables."""
 
     settings: StudyFile
-    """Their wrong values are marked (`base.WRONG`)."""
+    """Wrong values are marked (see `base`)."""
     errors: list[Error]
     misspelt: dict[Place, Place]
     """The places of misspelt keys, by the places of the keys that were probably meant."""
 
     def place_in_file(self, place: Place) -> Place:
-        """Where the value of a key is in the file, in which the key may be misspelt."""
-        for meant, written in reversed(self.misspelt.items()):  # inner keys were corrected last
+        """The place in the file of a key that may be misspelt there."""
+        for meant, written in reversed(self.misspelt.items()):  # inner keys are corrected after outer ones
             if place[: len(meant)] == meant:
                 place = (*written, *place[len(meant) :])
         return place
 
 
 def read(content: Mapping[str, Any]) -> Reading:
-    """Read a file's content: mistakes are reported, and wrong values marked, until the rest is valid.
+    """Read a file's content; report mistakes and mark wrong values until the rest is valid.
 
-    The value of a misspelt key is read as that of the key that was probably meant. If that key cannot have it, only the
-    misspelling is reported.
+    A misspelt key is read as the key that was probably meant. If its value is not valid there, only the misspelling is
+    reported.
     """
     rest: dict[str, Any] = copy.deepcopy(dict(content))
     errors = list(content_errors(rest))
@@ -58,18 +58,18 @@ def read(content: Mapping[str, Any]) -> Reading:
                 corrected[meant] = place
         wrong = set()
         for place, message in found:
-            if place not in corrected:  # a missing key that has its value now
+            if place not in corrected:  # it was missing, and now has the value of a misspelt key
                 wrong.add(value := _mark(rest, place))
                 if value not in misspelt:
                     errors.append((place, message))
-        if not unknown and wrong <= marked:  # nothing new was marked: the next round would find the same
+        if not unknown and wrong <= marked:  # nothing new: the next round would find the same errors
             rest |= dict.fromkeys((str(place[0]) for place in wrong), WRONG)
         marked |= wrong
         misspelt |= corrected
 
 
 def _split(details: Iterable[ErrorDetails]) -> tuple[dict[Place, Any], list[ErrorDetails]]:
-    """The values of unknown keys, and all other errors; a key of [arms] that is no arm is unknown."""
+    """Split errors into the values of unknown keys and all others. In [arms], a key without a table is unknown."""
     unknown: dict[Place, Any] = {}
     others: list[ErrorDetails] = []
     for detail in details:
@@ -82,7 +82,7 @@ def _split(details: Iterable[ErrorDetails]) -> tuple[dict[Place, Any], list[Erro
 
 
 def _correct(content: dict[str, Any], place: Place, guess: str) -> Place | None:
-    """Remove an unknown key; the key that was probably meant gets its value, unless it has one."""
+    """Move the value of an unknown key to the key that was probably meant; drop it if that key has a value."""
     table: Any = content
     for part in place[:-1]:
         table = table[part]
@@ -94,10 +94,10 @@ def _correct(content: dict[str, Any], place: Place, guess: str) -> Place | None:
 
 
 def _mark(content: dict[str, Any], place: Place) -> Place:
-    """Mark the wrong value at a place: that of a key, or all of a table that has a name or number."""
+    """Mark the wrong value at a place: the value of a key, or a whole named or numbered table."""
     depth = max(lies.depth for lies in tables_on(place) if lies.depth <= len(place))
     value = place[: depth + 1]
-    if place[:2] == ("participants", "baseline"):  # whose names are known whatever their values
+    if place[:2] == ("participants", "baseline"):  # names remain known even if values are wrong
         value = place[:3]
     inner: Any = content
     for part in value[:-1]:

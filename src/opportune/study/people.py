@@ -1,4 +1,4 @@
-"""What people need of a study: words for actions and nudges, who takes part, when, and how it is served live."""
+"""Tables for people and live studies: actions, nudges, participants, schedule, REDCap and serving."""
 
 import re
 from datetime import time
@@ -14,7 +14,7 @@ _TIMES = "a list of times of day in order, such as ['09:00', '18:30']"
 
 
 class ActionTable(Table):
-    """[actions.NAME]: what an action is called where people read it."""
+    """[actions.NAME]: an action's label and description, and when it is forbidden."""
 
     label: Words | None = Field(default=None, description="a text, what people read")
     description: Words | None = Field(default=None, description="a text for staff and reports")
@@ -26,13 +26,13 @@ class ActionTable(Table):
     )
 
     def mistakes(self) -> Mistakes:
-        """`when_unknown` is about a condition."""
+        """`when_unknown` needs a condition."""
         if self.when_unknown is not None and self.never_if is None:
             yield "when_unknown", "has when_unknown without never_if; expected a condition with it"
 
 
 class NudgeTable(Table):
-    """[nudge]: what a nudge is, what it takes and how long an answer is waited for."""
+    """[nudge]: the word for a nudge, its duration, its limits and its answer window."""
 
     name: Words = Field(default="nudge", description="a word for one nudge, such as 'call'")
     plural: Words | None = Field(default=None, description="the word for several, such as 'calls'")
@@ -65,24 +65,24 @@ class NudgeTable(Table):
 
     @property
     def several(self) -> str:
-        """The word for several."""
+        """The plural of the word for a nudge."""
         return self.plural or f"{self.name}s"
 
 
 def is_range(values: list[Any]) -> bool:
-    """Whether a baseline variable is any number from one to another: two numbers stand for a range."""
+    """Whether a baseline variable is a number in a range: two numbers are the ends of a range."""
     return len(values) == 2 and not any(isinstance(value, str) for value in values)
 
 
 def _check_baseline(values: list[Any]) -> list[Any]:
-    """The levels or the range of one baseline variable."""
+    """Validate the levels or the range of a baseline variable."""
     if not good_levels(values) or (is_range(values) and values[0] >= values[1]):
         raise refuse("", f"is {show(values)}; expected a list of different levels, or [lowest, highest]")
     return values
 
 
 class ParticipantsTable(Table):
-    """[participants]: how many there will be, when they begin, and how many leave early."""
+    """[participants]: their number, when they begin, how many leave early, and what is known at enrolment."""
 
     planned: int | None = Field(
         default=None, ge=1, le=1_000_000, description="a whole number from 1 to 1000000, the participants in all"
@@ -103,14 +103,14 @@ class ParticipantsTable(Table):
 
 
 class ScheduleTable(Table):
-    """[schedule]: when decisions are made, in the participants' own time."""
+    """[schedule]: the times of decisions, in participants' local time."""
 
     times: Annotated[list[str], Field(min_length=1)] | None = Field(default=None, description=_TIMES)
     timezone: str = Field(default="UTC", description=ZONE)
     first: Weekdays | None = Field(default=None, description="a weekday, on which the study begins, such as 'Monday'")
 
     def mistakes(self) -> Mistakes:
-        """Times must be in order, and the time zone known."""
+        """Times must be in order, and the time zone must be known."""
         yield self._mistakes_of_times()
         yield self._mistakes_of_timezone()
 
@@ -126,7 +126,7 @@ class ScheduleTable(Table):
 
     @property
     def clock(self) -> list[time]:
-        """The times of day, empty where the file has none."""
+        """The times of day; empty if the file has none."""
         return [time.fromisoformat(moment) for moment in self.times or []]
 
 
@@ -135,7 +135,7 @@ RedcapField = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,99}$")]
 
 
 class RedcapTable(Table):
-    """[redcap]: the project in REDCap that outcomes are written to, and that participants come from."""
+    """[redcap]: the REDCap project to which outcomes are written and from which participants are enrolled."""
 
     url: str = Field(
         pattern=r"^(https://\S+|http://(localhost|127\.0\.0\.1)([:/]\S*)?)$",
@@ -158,7 +158,7 @@ class RedcapTable(Table):
 
 
 class ServeTable(Table):
-    """[serve]: which of the policies runs live, and what happens when something fails."""
+    """[serve]: the policy that runs live, fallback, alerts and access."""
 
     policy: Words | None = Field(default=None, description="the name or kind of one of [[policies]]")
     budget: float | None = Field(default=None, gt=0.0, description="a number > 0, for each participant")
@@ -200,7 +200,7 @@ class ServeTable(Table):
     )
 
     def mistakes(self) -> Mistakes:
-        """The address of a contact must name the participant."""
+        """The contact address must contain the participant."""
         if self.contact_url is not None and "{participant}" not in self.contact_url:
             expected = type(self).model_fields["contact_url"].description
             yield "contact_url", f"is {show(self.contact_url)}; expected {expected}"

@@ -1,4 +1,4 @@
-"""Where a place of a study file lies: in which table of the schema, and what that table is called in the file."""
+"""Finds the table of the schema in which a place lies, and the table's name in the file."""
 
 from types import UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin
@@ -9,7 +9,7 @@ from opportune.study.schema import StudyFile
 
 
 class Lies(NamedTuple):
-    """A table of the schema, and how many parts of a place lead to it."""
+    """A table of the schema, and the number of parts of a place that lead to it."""
 
     table: type[Table]
     depth: int
@@ -42,12 +42,12 @@ def sections() -> dict[str, type[Table]]:
 
 
 def is_named(section: str) -> bool:
-    """Whether a section is tables by name, as [variables.NAME] is."""
+    """Whether a section consists of named tables, such as [variables.NAME]."""
     return section in {"variables", "actions"}
 
 
 def brackets(section: str) -> str:
-    """What a section is called in the file."""
+    """A section's name in the file, with brackets."""
     if section not in sections():
         return section
     if is_named(section):
@@ -56,7 +56,7 @@ def brackets(section: str) -> str:
 
 
 def section_of(place: Place) -> str:
-    """What the table around a place is called in the file."""
+    """The name in the file of the table that contains a place."""
     first = str(place[0])
     whole = f"[{first}.{place[1]}]" if is_named(first) and len(place) > 1 else brackets(first)
     depth = table_of(place).depth
@@ -68,7 +68,7 @@ def section_of(place: Place) -> str:
 
 
 def model_in(annotation: Any) -> type[Table] | None:
-    """The table that a field holds, itself, by name, in a list or as one of several things."""
+    """The table class in a field's type, be it plain, in a dict, in a list or in a union; None if there is none."""
     if _is_model(annotation):
         found: type[Table] = next(kind for kind in (annotation, *get_args(annotation)) if _is_class(kind))
         return found
@@ -77,7 +77,7 @@ def model_in(annotation: Any) -> type[Table] | None:
 
 
 def extra_model(table: type[Table]) -> type[Table] | None:
-    """The table that a key of any name holds, where a table allows such keys."""
+    """The table class of a table's free keys; None if it has none."""
     return model_in(table.__annotations__.get("__pydantic_extra__"))
 
 
@@ -86,6 +86,6 @@ def _is_class(kind: Any) -> bool:
 
 
 def _is_model(annotation: Any) -> bool:
-    """Whether a field is a table, or a table that may be left out."""
+    """Whether a field's type is a table or an optional table."""
     either = get_origin(annotation) in {Union, UnionType}
     return _is_class(annotation) or (either and any(_is_class(part) for part in get_args(annotation)))

@@ -1,4 +1,4 @@
-"""Whether policies and budgets fit each other, the rest of the file, and the worlds in which they are simulated."""
+"""Checks of policies and budgets: against each other, the rest of the file and the simulated worlds."""
 
 import itertools
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from opportune.study.build import Study
 
 MOST_TRIED = 100
-"""Instances that policies are tried on before a study runs: they differ in numbers only."""
+"""The number of instances on which policies are tried; instances differ in numbers only."""
 
 
 def check_budgets(study: "Study") -> Errors:
-    """Policies that need budgets must have some, which can be spent."""
+    """Policies that need budgets must have some, and budgets must be valid."""
     yield _check_amounts(study, ("study", "budgets"), study.settings.study)
     for i, entry in enumerate(study.settings.policies):
         yield _check_has_budgets(study, i, entry)
@@ -26,14 +26,14 @@ def check_budgets(study: "Study") -> Errors:
 
 
 def _check_has_budgets(study: "Study", i: int, entry: PolicyTable) -> Errors:
-    listed = "policies" in study.settings.model_fields_set  # else the file leaves it to the command
+    listed = "policies" in study.settings.model_fields_set  # without [[policies]] the command chooses budgets
     if listed and entry.needs_budget and entry.budgets is None and not study.settings.study.budgets:
         text = f"policy {entry.kind!r} has no budgets, here or in [study]; expected {BUDGETS}"
         yield ("policies", i, "budgets"), text
 
 
 def _check_amounts(study: "Study", place: Place, table: StudyTable | PolicyTable) -> Errors:
-    """Each budget of a list."""
+    """Check each budget of a list."""
     amounts = table.budgets or []
     for j, amount in enumerate(amounts):
         text = f"budgets in {section_of(place)} holds {amount:g}"
@@ -58,7 +58,7 @@ def _check_whole(study: "Study", place: Place, text: str, amount: float) -> Erro
 
 
 def check_policies(study: "Study") -> Errors:
-    """Each policy must be one that can be built and, if it is optimistic, one for this study."""
+    """Each policy must be valid and, if it is optimistic, suit the study."""
     for i, entry in enumerate(study.settings.policies):
         yield _check_action(study, i, entry)
         yield _check_policy(study, i, entry)
@@ -73,10 +73,10 @@ def _check_action(study: "Study", i: int, entry: PolicyTable) -> Errors:
 
 
 def _check_policy(study: "Study", i: int, entry: PolicyTable) -> Errors:
-    """A policy as [[policies]] has it, then with what the rest of the file adds to it."""
+    """A policy must be valid by itself, and then with the settings of the whole file."""
     general = study.settings.study
     if (entry.unknown == "optimistic" and entry.rotate) or entry.action not in {None, *general.actions}:
-        return  # reported beside this
+        return  # reported by another check
     budget = Budget(1.0, shared=general.budget_shared) if entry.needs_budget else None
     try:
         Policy(
@@ -117,7 +117,7 @@ def _check_optimism(study: "Study", i: int, entry: PolicyTable) -> Errors:
 
 
 def check_served_budget(study: "Study") -> Errors:
-    """The budget that is served must be one that can be spent."""
+    """The budget of [serve] must be valid."""
     budget = study.settings.serve.budget
     if budget is not None and budget < LEAST_BUDGET:
         yield ("serve", "budget"), f"budget in [serve] is {budget:g}; expected at least {LEAST_BUDGET:g}"
@@ -127,7 +127,7 @@ def check_served_budget(study: "Study") -> Errors:
 
 
 def check_served_policy(study: "Study") -> Errors:
-    """The policy that is served must be one of [[policies]]."""
+    """The policy of [serve] must be in [[policies]]."""
     served = study.settings.serve.policy
     names = [entry.name or entry.kind for entry in study.settings.policies] if served is not None else []
     if served is not None and served not in names:
@@ -136,9 +136,9 @@ def check_served_policy(study: "Study") -> Errors:
 
 
 def check_fit(study: "Study") -> Errors:
-    """Policies must fit the worlds that they are simulated in."""
+    """Policies must suit the worlds in which they are simulated."""
     if not study.has_truth:
-        return  # what runs live is checked by study.serving
+        return  # `serving` checks live studies
     try:
         problems = [world.informed_problem() for world in study.worlds()[:MOST_TRIED]]
     except InputError as error:
@@ -158,7 +158,7 @@ def _check_policy_fits(study: "Study", i: int, problems: list[Any]) -> Errors:
 
 
 def check_labels(study: "Study") -> Errors:
-    """Simulated policies must have names that tell them apart."""
+    """Simulated policies must have different names."""
     if study.has_truth:
         so_far: list[Policy] = []
         for i in range(len(study.settings.policies)):
@@ -166,7 +166,7 @@ def check_labels(study: "Study") -> Errors:
 
 
 def _check_label(study: "Study", i: int, so_far: list[Policy]) -> Errors:
-    from opportune.simulation.pack import policy_labels  # noqa: PLC0415  (most wrong files are refused before)
+    from opportune.simulation.pack import policy_labels  # noqa: PLC0415  (most files with mistakes do not get this far)
 
     policies = study.policies_of(i)
     try:

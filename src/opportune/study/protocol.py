@@ -1,6 +1,6 @@
-"""A document for ethics boards and monitors, made from a study file: the items of SPIRIT-AI that the file answers.
+"""A document for ethics boards and monitors: the SPIRIT-AI items that a study file answers.
 
-What the file does not say, and what no file can, is marked as a gap that the study's team fills in.
+Everything else is marked as a gap for the study team.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from opportune.study.variables import VariableTable
 
 GAP = "**To be written by the study team:**"
 MOST_SHOWN = 12
-"""Levels of a variable that are listed one by one."""
+"""At most this many levels of a variable are listed."""
 _SECOND = {
     "admins": "Admins need a second factor.", "everyone": "Everyone who signs in needs a second factor.",
     "nobody": f"{GAP} why nobody needs a second factor, which the file says.",
@@ -45,7 +45,7 @@ def protocol(study: Study) -> str:
 
 
 def gap(text: str) -> str:
-    """Something that the study file does not say."""
+    """A gap for the study team to fill."""
     return f"{GAP} {text}"
 
 
@@ -207,7 +207,7 @@ def _randomisation(settings: StudyFile) -> Iterator[str]:
         "the study discloses it, and from then on anyone can recompute every coin. Nobody can foresee or choose one."
     )
     served, given = _served(settings), settings.probabilities.nudge
-    by_rule = served is not None and served.kind == Pace.kind  # other rules leave no nudge to chance by default
+    by_rule = served is not None and served.kind == Pace.kind  # by default, other rules do not randomise nudges
     action, nudge = least_action(settings, served=True), least_nudge(settings, served=True) if by_rule else given
     for name, value in (("each allowed recommendation", action), (article(settings.nudge.name), nudge)):
         yield f"Least probability of {name}: {'not set' if not value else f'{value:g}'}."

@@ -1,4 +1,4 @@
-"""What `opportune new` asks: each question with its proposal, and what is accepted as an answer."""
+"""The questions of `opportune new`: each with its proposed answer and the answers that are valid."""
 
 import datetime as dt
 import keyword
@@ -18,20 +18,20 @@ Answers = dict[str, Any]
 NONE = "press Enter for none"
 LEVELS = "Its levels, the usual one first, or numbers such as 0-10"
 MOST_NUMBERS = 100
-"""Between the lowest and the highest of numbers."""
+"""The largest distance between the lowest and the highest level."""
 
 
 class Question(NamedTuple):
-    """One question."""
+    """A question with its proposed and valid answers."""
 
     text: str
     proposal: Callable[[Answers], str]
     read: Callable[[str, Answers], Any]
-    """The answer as a value; raises `InputError` that says what was expected."""
+    """Converts the answer to a value; raises `InputError` that says what was expected."""
     asked: Callable[[Answers], bool] = lambda _: True
-    """Whether it is asked, after the answers so far."""
+    """Whether the question is asked, given the answers so far."""
     then: str = ""
-    """What is asked about each answer; the question is then asked again until nothing is answered."""
+    """The question to ask about each answer; the first question is then repeated until the answer is empty."""
 
 
 def _text(text: str, _: Answers) -> str:
@@ -56,7 +56,7 @@ def _words(text: str, _: Answers) -> tuple[str, ...]:
 
 
 def _levels(text: str, so_far: Answers) -> tuple[Any, ...]:
-    """Levels as words, or as whole numbers from one to another."""
+    """Levels: words, or a range of whole numbers."""
     span = re.fullmatch(r"\s*(-?\d{1,4})\s*(?:-|to|\.\.)\s*(-?\d{1,4})\s*", text)
     if span is None:
         return _words(text, so_far)
@@ -172,7 +172,7 @@ def _always(value: str) -> Callable[[Answers], str]:
 
 
 def _spread(so_far: Answers) -> str:
-    """Times of day, evenly from 9 to 18 o'clock."""
+    """Times of day, spread evenly from 9:00 to 18:00."""
     n = so_far["per_day"]
     if n == 1:
         return "09:00"
@@ -181,7 +181,7 @@ def _spread(so_far: Answers) -> str:
 
 
 def _condition(so_far: Answers) -> str:
-    """When the action named last is forbidden, as a proposal: at the last level of the first variable."""
+    """The proposed condition for the last action: the last level of the first variable."""
     if not so_far["sensed"]:
         return ""
     name, last = so_far["sensed"][0], so_far["sensed_levels"][0][-1]
@@ -189,7 +189,7 @@ def _condition(so_far: Answers) -> str:
 
 
 def _never_if(text: str, so_far: Answers) -> str:
-    """A condition over the variables so far."""
+    """A condition that compares the variables given so far."""
     found, action = _text(text, so_far), so_far["forbidden"][-1]
     kinds = {kind: dict(zip(so_far[kind], so_far[f"{kind}_levels"], strict=True)) for kind in ("sensed", "reported")}
     variables: dict[str, Any] = {**kinds["sensed"], **kinds["reported"]}
@@ -265,7 +265,7 @@ QUESTIONS: dict[str, Question] = {
 
 
 def read(key: str, text: str, so_far: Answers) -> Any:
-    """An answer as a value; raises `InputError` that says what was given and what was expected."""
+    """Convert an answer to a value; raises `InputError` that says what was given and what was expected."""
     if len(text) > 1_000:
         raise InputError(f"{key} has {len(text)} characters; expected at most 1,000")
     try:
@@ -275,11 +275,11 @@ def read(key: str, text: str, so_far: Answers) -> Any:
 
 
 Ask = Callable[[str, str, str], str]
-"""Puts a question to somebody: its text, the proposal, and what was wrong with the last answer."""
+"""Asks somebody; takes the question, the proposed answer and what was wrong with the last answer."""
 
 
 def answers(given: Mapping[str, Any], ask: Ask | None = None) -> Answers:
-    """All answers: texts that are given, else what is asked, else as proposed; variables are given as lists."""
+    """All answers: those given, else those asked for, else the proposed ones. Answers about variables are lists."""
     found: Answers = {}
     about = {question.then for question in QUESTIONS.values()}
     for key, question in QUESTIONS.items():
@@ -291,7 +291,7 @@ def answers(given: Mapping[str, Any], ask: Ask | None = None) -> Answers:
 
 
 def _answer(key: str, given: str | None, so_far: Answers, ask: Ask | None, proposal: str | None = None) -> Any:
-    """One answer; asked again until it is right."""
+    """One answer; the question is repeated until the answer is valid."""
     question = QUESTIONS[key]
     if given is not None:
         return read(key, given, so_far)
@@ -311,7 +311,7 @@ def _answer(key: str, given: str | None, so_far: Answers, ask: Ask | None, propo
 def _several(
     key: str, then: str, given: Mapping[str, Any], so_far: Answers, ask: Ask | None
 ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    """Answers of one kind, each with what is asked about it: those that are given or, one by one, those asked for."""
+    """Several answers, each with its answer to the second question; given or asked for one by one."""
     names, more = list(given.get(key) or []), list(given.get(then) or [])
     if len(more) > max(len(names), 1):
         raise InputError(f"{then} is given {len(more)} times, and {key} {len(names)} times; expected as often")

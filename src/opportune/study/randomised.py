@@ -1,4 +1,4 @@
-"""What a study randomises with known probabilities: actions by a floor, nudges at candidate moments."""
+"""Randomisation with known probabilities: actions with a floor, nudges at candidate moments."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -9,14 +9,15 @@ from opportune.revealers.pace import CANDIDATES, LEAST, Pace
 from opportune.study.schema import StudyFile
 
 POINTS = 64
-"""Of Thompson sampling, where the probabilities of actions must be known."""
+"""Points of Thompson sampling, if the probabilities of actions must be known."""
 
 
 def least_action(settings: StudyFile, *, served: bool) -> float | None:
-    """The least probability of every allowed action; a study that is served has one unless its file says 0.
+    """The least probability of every allowed action; None if actions are not randomised.
 
-    It is 4/T, at least 0.01 and at most 0.1: what is lost by it grows with the horizon T, what is needed does not.
-    Files without `schema`, which are older, have none, so that their records go on as they began.
+    A served study has one by default: 4/T, at least 0.01 and at most 0.1. Its cost grows with the horizon T, but the
+    amount of randomisation that is needed does not. Older files, without `schema`, have no default, so that their
+    records continue unchanged.
     """
     given = settings.probabilities.actions
     if given is None and served and _new(settings):
@@ -25,7 +26,7 @@ def least_action(settings: StudyFile, *, served: bool) -> float | None:
 
 
 def least_nudge(settings: StudyFile, *, served: bool) -> float | None:
-    """The least probability of a nudge and of none at candidate moments; as for actions, 0 in the file says none."""
+    """The least probability of a nudge, and of no nudge, at candidate moments; None if nudges are not randomised."""
     given = settings.probabilities.nudge
     if given is None and served and _new(settings):
         return LEAST
@@ -33,7 +34,7 @@ def least_nudge(settings: StudyFile, *, served: bool) -> float | None:
 
 
 def with_candidates(revealer: Revealer, least: float | None) -> Revealer:
-    """A revealer that randomises nudges at candidate moments, if it can and has no coin of its own."""
+    """The revealer, randomising nudges at candidate moments if it can and does not randomise otherwise."""
     if least is None or not isinstance(revealer, Pace) or isinstance(revealer.randomise, float):
         return revealer
     if revealer.least != LEAST:
@@ -42,12 +43,12 @@ def with_candidates(revealer: Revealer, least: float | None) -> Revealer:
 
 
 def _new(settings: StudyFile) -> bool:
-    """Whether the file says its edition."""
+    """Whether the file sets its edition (`schema`)."""
     return "edition" in settings.model_fields_set
 
 
 def with_floor(recommender: Recommender, floor: float | None) -> Recommender:
-    """A recommender whose actions have at least this probability, where it can have one and has none of its own."""
+    """The recommender with this least probability of actions, if it can have one and has none of its own."""
     known = {field.name for field in fields(recommender)}
     if floor is None or "floor" not in known or getattr(recommender, "floor", None) is not None:
         return recommender

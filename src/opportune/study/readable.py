@@ -1,4 +1,4 @@
-"""Variables and terms for the checks of a file, in which some values may be wrong: these wait, the others do not."""
+"""Variables and terms for checks of a file in which some values are wrong: only checks that need those values wait."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,33 +13,33 @@ if TYPE_CHECKING:
     from opportune.study.build import Study
 
 STAND_IN = (1, 2)
-"""The levels of a variable whose values are wrong: a formula may take them as numbers or as levels."""
+"""Levels that replace wrong ones; formulas can use them as numbers and as levels."""
 
 
 class Variables(NamedTuple):
-    """The variables that a text can name."""
+    """The variables that a formula or a condition can name."""
 
     known: dict[str, Variable]
     visibility: dict[str, str]
     wrong: set[str]
-    """The names of those that are wrong; others stand in for them."""
+    """The names of variables whose levels were replaced by `STAND_IN`."""
 
 
 class Terms(NamedTuple):
-    """The terms of the formula, without those of `wrong` variables."""
+    """The terms of the formula that do not contain wrong variables, and the names of these."""
 
     known: tuple[str, ...]
     wrong: set[str]
 
 
 def require_right(text: str, wrong: set[str]) -> None:
-    """Let a check wait whose text names something wrong."""
+    """Raise `WrongValueError` if a text names a wrong variable."""
     if words_of(text) & wrong:
         raise WrongValueError
 
 
 def readable_variables(settings: StudyFile, text: str) -> Variables:
-    """All of [variables.NAME], and the baseline variables that a text names."""
+    """All variables of [variables.NAME], and the baseline variables in a text."""
     found = Variables({}, {}, set())
     named = {name: values for name, values in settings.participants.baseline.items() if name in words_of(text)}
     for name in [*settings.variables, *named]:
@@ -55,7 +55,7 @@ def readable_variables(settings: StudyFile, text: str) -> Variables:
 
 
 def readable_terms(study: "Study") -> Terms:
-    """The terms of the formula."""
+    """The terms of the formula that can be determined."""
     try:
         return Terms(study.terms, set())
     except WrongValueError:
@@ -70,7 +70,7 @@ def readable_terms(study: "Study") -> Terms:
         wrong.add("action")
     try:
         terms = term_names(formula, variables.known, actions)
-    except InputError:  # it may be right with the right variables
+    except InputError:  # the stand-ins may be the reason
         raise WrongValueError from None
     known = tuple(term for term in terms if not words_of(term) & wrong)
     if not known:

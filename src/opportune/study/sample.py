@@ -1,7 +1,7 @@
-"""A sample of the moments that participants will meet, as the file draws them: what `check` says of shares rests on it.
+"""A sample of participants' moments, from which `check` computes shares.
 
-Contexts that are a finite set are all there, with their probabilities; others are drawn. Variables of a person's own
-past stay in the middle of their range, since nothing has been decided.
+A finite set of contexts is included completely, with probabilities; other contexts are drawn. Variables from a person's
+own past are set to the middle of their range, because no decisions exist yet.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,25 +26,25 @@ SEED = 1
 
 
 class Sample(NamedTuple):
-    """Moments with their weights, which sum to 1."""
+    """Moments with weights that sum to 1."""
 
     weights: Floats
     features: Floats
-    """[moment, action, term]."""
+    """Features, [moment, action, term]."""
     forbidden: dict[int, NDArray[np.bool_]]
-    """By how much of a moment is seen (engine.declared), [moment, action]."""
+    """Whether actions are forbidden, [moment, action], for each view of a moment (`engine.declared`)."""
     levels: dict[str, NDArray[np.int64]]
-    """The number of each variable's level, for variables with levels."""
+    """Level numbers of each variable with levels, [moment]."""
 
 
 def sample_of(study: "Study") -> Sample:
-    """Moments of the study."""
+    """Sample the moments of a study."""
     problem = study.problem
     return _contexts(study, problem) if isinstance(problem, Problem) else _drawn(study, problem)
 
 
 def _contexts(study: "Study", problem: Problem) -> Sample:
-    """Every context of a finite problem."""
+    """All contexts of a finite problem."""
     sizes = {name: levels_of(variable) or () for name, variable in problem.variables.items()}
     numbers = np.unravel_index(np.arange(problem.contexts), [len(levels) for levels in sizes.values()])
     masks = problem.masks
@@ -57,7 +57,7 @@ def _contexts(study: "Study", problem: Problem) -> Sample:
 
 
 def _drawn(study: "Study", problem: ContinuousProblem) -> Sample:
-    """Moments drawn at random: decision points equally likely, variables independent, a table's rows together."""
+    """Draw moments: decision points are equally likely, variables independent, and rows of a table stay together."""
     rng = np.random.default_rng(SEED)
     values = np.tile(problem.middle, (DRAWS, 1)).astype(np.float64)
     names = list(problem.variables)

@@ -1,6 +1,6 @@
-"""What a study file may hold: a model for each table, whose descriptions say what is expected there.
+"""The tables of a study file. The description of each field says what is expected there.
 
-Which kinds of policy and which recommenders there are, and which settings each has, is what the registries say.
+The registries determine the kinds of policies, the recommenders and their settings.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from opportune.study.variables import VariableTable
 
 MOST_INSTANCES = 100_000
 REST = "*"
-"""The key of [effects] that stands for every term not named."""
+"""The key of [effects] for all terms that are not named."""
 BUDGETS = "a list of numbers > 0, such as [10, 20]"
 CHOICES: dict[str, Registry] = {"kind": REVEALERS, "recommender": RECOMMENDERS}
 """The keys of [[policies]] whose values are names from a registry."""
@@ -36,7 +36,7 @@ _Budgets = list[Annotated[float, Field(gt=0.0)]]
 
 
 class StudyTable(Table):
-    """[study]: its name, its size, what can be done and how many nudges there are."""
+    """[study]: name, size, actions and budgets."""
 
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
@@ -83,7 +83,7 @@ class StudyTable(Table):
 
 
 class ContextsTable(Table):
-    """[contexts]: how contexts arrive, beyond each variable's own probabilities."""
+    """[contexts]: joint probabilities, and whether agents know them."""
 
     known: bool = Field(default=True, description="true, or false if the agents must learn the probabilities")
     joint: list[Any] | None = Field(
@@ -92,7 +92,7 @@ class ContextsTable(Table):
 
 
 class RewardTable(Table):
-    """[reward]: what a reward is made of, as the agents know it."""
+    """[reward]: the model of the reward that agents know."""
 
     formula: str = Field(description="a formula over the variables and action, such as 'action + action:stress'")
     noise_sd: float = Field(gt=0.0, description="a number > 0, the sd of the reward's noise")
@@ -154,7 +154,7 @@ def one_of(names: Sequence[str]) -> str:
 
 
 def expected(table: type[BaseModel], key: str) -> str:
-    """What is expected as a table's key: its description or, where a registry says it, what is registered now."""
+    """What is expected for a table's key: the registered names, or the field's description."""
     if table is PolicyTable and key in CHOICES:
         return one_of(list(CHOICES[key].kinds()))
     field = keys_of(table).get(key)
@@ -164,14 +164,14 @@ def expected(table: type[BaseModel], key: str) -> str:
 def _registered(key: str) -> AfterValidator:
     def check(name: str) -> str:
         if name not in CHOICES[key].kinds():
-            raise PydanticCustomError("choice", "unknown name")  # put into words by study.messages
+            raise PydanticCustomError("choice", "unknown name")  # `messages` writes the message
         return name
 
     return AfterValidator(check)
 
 
 class PolicyTable(Table):
-    """[[policies]]: one policy to try, at each of its budgets."""
+    """[[policies]]: a policy to simulate, at each of its budgets."""
 
     kind: Annotated[str, _registered("kind")] = Field(description="the name of a revealer")
     recommender: Annotated[str, _registered("recommender")] = Field(
@@ -211,12 +211,12 @@ class PolicyTable(Table):
         default=None, description="a number above 0 and up to 0.5"
     )
     action: str | None = Field(default=None, description="the name of an action in [study]")
-    settings: dict[str, Any] = Field(default={})  # of rules from outside: keys of the table itself
+    settings: dict[str, Any] = Field(default={})  # settings of rules from outside; in a file, keys of the table
 
     @model_validator(mode="before")
     @classmethod
     def _take_settings(cls, given: Any) -> Any:
-        """Put the settings that only rules from outside have aside."""
+        """Collect the keys that are settings of rules from outside."""
         if not isinstance(given, dict):
             return given
         given = {key: value for key, value in given.items() if (key, value) != ("settings", WRONG)}
@@ -270,7 +270,7 @@ class PolicyTable(Table):
 
     @property
     def needs_budget(self) -> bool:
-        """Whether it runs with the budgets of [study] where it has none of its own."""
+        """Whether it needs budgets, its own or those of [study]."""
         return bool(self.rule.needs_budget)
 
     @property
@@ -288,7 +288,7 @@ class PolicyTable(Table):
         return self.rule(**self._settings(self.rule))
 
     def recommender_among(self, actions: Sequence[str]) -> Recommender:
-        """The rule that picks the treatment, one of these actions."""
+        """The rule that picks one of these actions."""
         settings = self._settings(self._recommender)
         if self._recommender is LinUCB and self.unknown == "plugin":
             settings = {**self.rule.suits, **settings}  # as in pace_ucb
@@ -308,7 +308,7 @@ class PolicyTable(Table):
 
 
 def _owners(registry: Registry, key: str) -> list[str]:
-    """The kinds in a registry that a key of [[policies]] is a setting of."""
+    """The kinds in a registry that have a setting with this key."""
     if key == "budgets":
         return [kind for kind, entry in registry.kinds().items() if getattr(entry, "spends", False)]
     return [
@@ -317,7 +317,7 @@ def _owners(registry: Registry, key: str) -> list[str]:
 
 
 class StudyFile(Table):
-    """The whole file. What only a simulation needs, the truth, is in [effects] and [world]."""
+    """The whole file. Only simulations use [effects] and [world], which describe the truth."""
 
     edition: Literal[1] = Field(
         default=1,

@@ -1,4 +1,4 @@
-"""What of a study file runs live: policies and what their agents know beforehand, without the truth."""
+"""The live part of a study file: policies and prior knowledge, without the truth."""
 
 import copy
 from typing import NamedTuple
@@ -16,26 +16,26 @@ from opportune.study.trial import ArmsTable
 
 
 class Live(NamedTuple):
-    """What a service runs: hand it to `Cohort(problem, policy, horizon=..., seed=..., participants=...)`."""
+    """What a service runs: arguments for `Cohort(problem, policy, horizon=..., seed=..., participants=...)`."""
 
     problem: Problem | ContinuousProblem
     policies: dict[str, Policy]
-    """Of each arm; without arms, the one policy by the name ""."""
+    """The policy of each arm; without arms, the only policy has the name ""."""
     sizes: dict[str, int]
-    """How many participants each is for."""
+    """The number of participants of each arm."""
     participants: int
     fallback: str
     calendar: Calendar | None
-    """When nudges can be made, if not at all times."""
+    """When nudges are possible; None if always."""
 
     @property
     def policy(self) -> Policy:
-        """The policy of the first arm that nudges; without arms, the only one."""
+        """The policy of the first arm with nudges; without arms, the only policy."""
         return next((p for p in self.policies.values() if p.revealer.spends), next(iter(self.policies.values())))
 
 
 def live(study: Study) -> Live:
-    """What runs live; raises `InputError` with what the file lacks."""
+    """What a service runs; raises `InputError` if the file lacks something for that."""
     problem = live_problem(study)
     participants = planned_participants(study)
     arms = study.settings.arms
@@ -52,20 +52,20 @@ def live(study: Study) -> Live:
 
 
 def arm_size(arms: ArmsTable, name: str, participants: int) -> int:
-    """How many participants an arm has room for: its share of every block that may be begun."""
+    """The largest possible number of participants of an arm: its share of every block that may be started."""
     block = arms.block_of_arms()
     return min(participants, -(-participants // len(block)) * block.count(name) * (len(arms.strata) + 1))
 
 
 def live_calendar(study: Study) -> Calendar | None:
-    """When nudges can be made, by staff's hours, holidays and quiet hours; None: at all times."""
+    """The calendar of staff hours, holidays and quiet hours; None if nudges are always possible."""
     made = calendar_of(study.settings)
     by_the_clock = study.limits is not None and (study.limits.by_the_clock or study.limits.per_day is not None)
     return None if made.always_open and not by_the_clock else made
 
 
 def planned_participants(study: Study) -> int:
-    """How many participants there will be."""
+    """The planned number of participants."""
     planned = study.settings.participants.planned
     if planned is None:
         text = "[participants] lacks 'planned'"
@@ -74,7 +74,7 @@ def planned_participants(study: Study) -> int:
 
 
 def live_policy(study: Study) -> Policy:
-    """The policy that runs live: the one that [serve] names, or the only one that there is."""
+    """The policy that runs live: that of [serve], or the only one of the file."""
     serve = study.settings.serve
     names = [entry.name or entry.kind for entry in study.settings.policies]
     chosen = [i for i, name in enumerate(names) if serve.policy in {None, name}]
@@ -85,19 +85,19 @@ def live_policy(study: Study) -> Policy:
 
 
 def _policy(study: Study, entry: PolicyTable, participants: int) -> Policy:
-    """A policy as it runs live, for so many participants."""
+    """A policy as it runs live, for a number of participants."""
     serve, general = study.settings.serve, study.settings.study
     budgets = entry.budgets or (general.budgets if entry.needs_budget else [])
     budget = serve.budget if serve.budget is not None or not budgets else budgets[0]
     if serve.budget is None and (len(budgets) > 1 or (entry.needs_budget and not budgets)):
         text = f"[serve] lacks 'budget', and {len(budgets) or 'no'} budgets are in the file"
         raise InputError(f"{study.source}: {text}; expected budget = a number > 0, for each participant")
-    nudges = entry.rule.spends or study.settings.arms is None  # an arm without nudges has none to fall back on
+    nudges = entry.rule.spends or study.settings.arms is None  # the fallback of an arm without nudges has none either
     return study.policy_of(entry, budget if nudges else None, participants=participants, served=True)
 
 
 def live_problem(study: Study) -> Problem | ContinuousProblem:
-    """What agents know beforehand: of the truth, nothing but a bound on effects where the file leaves that to it."""
+    """The problem as live agents know it. Of the truth, it contains at most a bound on effects."""
     given = study.settings.reward.value_range
     problem = copy.copy(study.problem)
     problem.value_range = None if given is None else (given[0], given[1])

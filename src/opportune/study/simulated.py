@@ -1,4 +1,4 @@
-"""The worlds of a study: a participant each, with effects, a baseline and a first day of its own."""
+"""The worlds of a study. Each is a participant with its own effects, baseline and first day."""
 
 import copy
 import warnings
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 BASELINE = 2**30 + 2
-"""The purpose of draws of baseline values, and on, apart from those of `algorithm.rng`."""
+"""The purposes of draws of baseline values begin here; they differ from all purposes in `algorithm.rng`."""
 
 
 def worlds_of(study: "Study") -> list[LinearWorld | ContinuousWorld]:
-    """One world for each instance; instance i depends on (seed, i), and on how many there are by its first day."""
+    """One world per instance. Instance i depends on (seed, i), and its first day on the number of instances."""
     study.require_truth()
     general = study.settings.study
     make = _continuous_world if study.continuous else _linear_world
     dates = begin_dates(study.settings, general.instances)
     worlds = []
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=BEYOND, category=UserWarning)  # said once, for all instances
+        warnings.filterwarnings("ignore", message=BEYOND, category=UserWarning)  # `Study` warns once for all
         for i, date in enumerate(dates):
             draws = [float(draw(np.uint64(general.seed), i, j, PARAMETER)) for j in range(len(study.terms))]
             theta = np.array([effect.at(u) for effect, u in zip(study.effects.values(), draws, strict=True)])
@@ -46,7 +46,7 @@ def worlds_of(study: "Study") -> list[LinearWorld | ContinuousWorld]:
 
 
 def problem_beginning(study: "Study", weekday: str) -> Problem | ContinuousProblem:
-    """The study's problem for a participant who begins on this weekday; each is built once."""
+    """The study's problem for a participant who begins on this weekday; each problem is built once."""
     follows = {n: v for n, v in study.variables.items() if isinstance(v, Weekday | Weekend) and v.first != weekday}
     if not follows or study.settings.participants.first_day is None:
         return study.problem
@@ -57,7 +57,7 @@ def problem_beginning(study: "Study", weekday: str) -> Problem | ContinuousProbl
 
 
 def baseline_at(study: "Study", participant: int) -> dict[str, Any]:
-    """What a simulated participant has for a baseline: any level, any number of a range, equally likely."""
+    """The baseline of a simulated participant: levels and numbers of a range are equally likely."""
     found: dict[str, Any] = {}
     for j, (name, values) in enumerate(study.settings.participants.baseline.items()):
         u = float(draw(np.uint64(study.settings.study.seed), participant, j, BASELINE))
@@ -66,7 +66,7 @@ def baseline_at(study: "Study", participant: int) -> dict[str, Any]:
 
 
 def happenings_of(study: "Study", problem: Any) -> dict[str, Any]:
-    """What happens to people, as worlds take it."""
+    """The arguments of worlds that describe what happens to people."""
     world, reward = study.settings.world, study.settings.reward
     found = world.given()
     for key in world.by_level:
@@ -104,11 +104,11 @@ def _linear_world(study: "Study", problem: Any, theta: Floats, name: str, baseli
 
 
 def _ranged(study: "Study", problem: Problem, theta: Floats) -> Problem:
-    """The finite problem with a value_range, from the truth unless the file gives one."""
+    """The finite problem with a `value_range`, from the file or else from the truth."""
     given = study.settings.reward.value_range
     best = (problem.features @ theta).max(axis=1)
     low, high = given or (float(best.min()), float(best.max()))
-    if low >= high:  # every context is worth the same: no range to speak of
+    if low >= high:  # all contexts have the same value, so there is no range
         return problem
     problem = copy.copy(problem)
     problem.value_range = (low, high)

@@ -1,4 +1,4 @@
-"""A first study file from a handful of answers: commented, complete, ready for every command."""
+"""Writes a first study file from a few answers: commented, complete and ready for every command."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from opportune.study.questions import Answers
 
 
 def starter(answers: Answers) -> str:
-    """The text of a study file; raises `InputError` where the answers do not make one."""
+    """The text of a study file; raises `InputError` if the answers do not fit together."""
     parts = [_study, _variables, _reward, _safety, _people, _running]
     text = "\n".join(part(answers) for part in parts)
     parse_study(text, source=f"{answers['name']}.toml")
@@ -22,7 +22,7 @@ def _quoted(words: Any) -> str:
 
 
 def _text(word: str) -> str:
-    """A text as TOML has it: JSON's quotes are TOML's."""
+    """A text in TOML; JSON strings are TOML strings."""
     return json.dumps(word, ensure_ascii=False)
 
 
@@ -108,7 +108,7 @@ open_rate = 0.02                # GUESS: the app is opened unasked, at a decisio
 
 
 def _effects(a: Answers) -> list[str]:
-    """For each action what it brings, and a level of something at which it is better."""
+    """For each action its effect, and a level at which it is better."""
     mean, sd = a["effect"], a["effect"] / 4
     found = ['"intercept" = 0.0']
     sensed = list(zip(a["sensed"], a["sensed_levels"], strict=True))
@@ -122,7 +122,7 @@ def _effects(a: Answers) -> list[str]:
 
 
 def _better(action: str, name: str, levels: tuple[Any, ...], i: int, mean: float, sd: float) -> str:
-    """An action helps more at a level or, with numbers, the more the higher they are."""
+    """An effect by which an action helps more at a level or, with numbers, at higher values."""
     if isinstance(levels[0], str):
         term, scale = f"action={action}:{name}={levels[1 + i % (len(levels) - 1)]}", 1.0
     else:
@@ -131,7 +131,7 @@ def _better(action: str, name: str, levels: tuple[Any, ...], i: int, mean: float
 
 
 def _safety(a: Answers) -> str:
-    """Words for the actions, and when one is forbidden."""
+    """Labels of the actions, and conditions that forbid them."""
     parts = []
     for action in a["actions"]:
         lines = [f"[actions.{_text(action)}]", f"label = {_text(action)}              # what people read"]
@@ -162,7 +162,7 @@ timezone = {_text(a["timezone"])}
 
 
 def _staff(a: Answers) -> str:
-    """When staff work, if they do not always."""
+    """Staff hours and the daily cap, if there are any."""
     lines = []
     if a["hours"]:
         saturday = f", saturday = {_quoted(a['saturday'])}" if a["saturday"] else ""

@@ -1,4 +1,4 @@
-"""What is wrong with a reward formula, or with the name of one of its terms."""
+"""Messages about reward formulas and the names of their terms."""
 
 import difflib
 import re
@@ -8,11 +8,11 @@ from opportune.problems.terms import normal_term
 from opportune.study.messages import did_you_mean
 
 FUNCTIONS = ("C", "I", "abs", "center", "exp", "log", "log1p", "scale", "sqrt")
-"""What a formula may apply to a variable."""
+"""The functions that a formula may use."""
 
 
 def nearest_term(key: str, terms: Sequence[str]) -> tuple[str, str]:
-    """A hint at the term that was meant, and that term."""
+    """A hint at the term that was probably meant, and this term ("" if none is close)."""
     normal_terms = {normal_term(term): term for term in terms}
     near = difflib.get_close_matches(normal_term(key), normal_terms, n=1)
     if near:
@@ -21,7 +21,7 @@ def nearest_term(key: str, terms: Sequence[str]) -> tuple[str, str]:
 
 
 def formula_errors(formula: str, variables: list[str]) -> Iterator[str]:
-    """What is wrong with a formula's words and signs: it names variables and a few functions, no code."""
+    """Find words and signs that a formula must not contain."""
     words = re.findall(r"[^\W\d]\w*|\d+(?:\.\d+)?|[-+*/:^(),\s]|.", formula)
     for word in dict.fromkeys(words):
         if word.isidentifier() and word not in (*variables, "action", *FUNCTIONS):

@@ -1,4 +1,4 @@
-"""A study's timetable: when each participant's decision points are, and where the calendar allows no nudge."""
+"""A study's timetable: the times of each participant's decision points, and where the calendar allows no nudge."""
 
 import datetime as dt
 from typing import TYPE_CHECKING
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from opportune.study.build import Study
 
 REASONS = {"": ELIGIBLE, "hours": HOURS, "quiet": QUIET}
-"""What a calendar says, as decisions take it."""
+"""The codes of a calendar's reasons in decisions."""
 MONDAY = dt.date(2024, 1, 1)
-"""The first day of studies whose file has no date, where they begin on a Monday."""
+"""The first day of studies that begin on a Monday and have no date."""
 MORNING, EVENING = 9 * 60, 18 * 60
-"""Between these minutes after midnight decision points are spread where the file has no times."""
+"""Without times in the file, decision points are spread between these minutes after midnight."""
 
 
 def calendar_of(settings: StudyFile) -> Calendar:
-    """When nudges can be made: by the hours of staff, their holidays and quiet hours."""
+    """The calendar of staff hours, holidays and quiet hours."""
     staff, nudge = settings.staff, settings.nudge
     return Calendar(
         staff_zone=staff.timezone or settings.schedule.timezone,
@@ -39,7 +39,7 @@ def calendar_of(settings: StudyFile) -> Calendar:
 
 
 def decision_minutes(settings: StudyFile) -> tuple[int, ...]:
-    """The times of a day's decision points in minutes after midnight: the file's, or spread over the working day."""
+    """The times of decision points in minutes after midnight: from the file, or spread over the working day."""
     if settings.schedule.times is not None:
         return tuple(time.hour * 60 + time.minute for time in settings.schedule.clock)
     per_day = decisions_per_day(settings)
@@ -51,7 +51,7 @@ def decision_minutes(settings: StudyFile) -> tuple[int, ...]:
 
 
 def first_date(settings: StudyFile) -> dt.date:
-    """The date on which the first participants begin; without one in the file, one with the file's first weekday."""
+    """The date on which the first participants begin; without one in the file, a date with its first weekday."""
     if settings.participants.first_day is not None:
         return settings.participants.first_day
     scheduled = [v.first for v in settings.variables.values() if v.schedule in {"weekday", "weekend"}]
@@ -60,16 +60,13 @@ def first_date(settings: StudyFile) -> dt.date:
 
 
 def begin_dates(settings: StudyFile, participants: int) -> list[dt.date]:
-    """The date on which each participant begins: spread over the days of enrolment where the file has a date."""
+    """The date on which each participant begins; spread over the days of enrolment if the file has a date."""
     days = settings.participants.enrolment_days if settings.participants.first_day is not None else 1
     return enrolment_dates(first_date(settings), days, participants)
 
 
 def timetable_of(study: "Study", participants: int) -> Timetable | None:
-    """The timetable of so many participants; None where nothing depends on one.
-
-    All are in the time zone of [schedule].
-    """
+    """The timetable of simulated participants, all in the time zone of [schedule]; None if nothing depends on it."""
     settings = study.settings
     calendar, limits = calendar_of(settings), study.limits
     by_the_clock = limits is not None and (limits.by_the_clock or limits.per_day is not None)

@@ -1,4 +1,4 @@
-"""The skeleton of a trial: staff hours, arms, least probabilities, when rewards are learned from, and priors."""
+"""The tables of a trial: staff, arms, least probabilities, learning and priors."""
 
 import datetime as dt
 from typing import Annotated, Any, Literal
@@ -16,11 +16,11 @@ DATE = "a date, such as 2026-12-01"
 TIMES = f"times of day, {EXPECTED_TIMES}; [] for a day off"
 _TIMES = Field(default=None, description=TIMES)
 _NO_PLACES = {"localtime", "posixrules", "Factory"}
-"""Names that mean another zone on another machine, or none at all."""
+"""Names that are not the time zone of a place."""
 
 
 def _as_date(given: Any) -> Any:
-    """A date as TOML has it, or as a text."""
+    """Convert a text to a date; leave other values as they are."""
     if isinstance(given, str):
         try:
             return dt.date.fromisoformat(given)
@@ -33,7 +33,7 @@ Date = Annotated[dt.date, BeforeValidator(_as_date)]
 
 
 def known_zone(name: str) -> bool:
-    """Whether this is the time zone of a place, the same on every machine."""
+    """Whether this is the time zone of a place, and so the same on every machine."""
     try:
         return name not in _NO_PLACES and bool(ZoneInfo(name))
     except (ValueError, OSError, LookupError):
@@ -41,7 +41,7 @@ def known_zone(name: str) -> bool:
 
 
 class HoursTable(Table):
-    """Hours in [staff]: from when until when staff work; on days that are not named nobody works."""
+    """`hours` in [staff] and `on_call` in [serve]: hours by weekday; days that are not named are days off."""
 
     every_day: list[str] | None = _TIMES
     weekdays: list[str] | None = _TIMES
@@ -55,7 +55,7 @@ class HoursTable(Table):
     sunday: list[str] | None = _TIMES
 
     def mistakes(self) -> Mistakes:
-        """Times must be pairs in order, and there must be some."""
+        """Times must be pairs in order, and some day must have hours."""
         for name in NAMES:
             yield self._mistakes_of_times(name)
         yield self._mistakes_of_week()
@@ -71,7 +71,7 @@ class HoursTable(Table):
         try:
             minutes = self.weekly.minutes
         except InputError:
-            return  # reported by day
+            return  # each day reports its own times
         if not minutes:
             yield "", "has no day on which anybody works; expected at least one"
 
@@ -82,7 +82,7 @@ class HoursTable(Table):
 
 
 class StaffTable(Table):
-    """[staff]: when those who make the nudges work, and how many they can make."""
+    """[staff]: working hours, holidays and the daily cap of the people who make nudges."""
 
     timezone: str | None = Field(default=None, description=ZONE)
     hours: HoursTable | None = Field(
@@ -103,7 +103,7 @@ QUIET = "from when until when, such as ['20:00', '08:00']"
 
 
 def quiet_minutes(times: list[str]) -> tuple[int, int] | None:
-    """Quiet hours in minutes after midnight; None where the times are none."""
+    """Quiet hours in minutes after midnight; None if they are not two different times of day."""
     try:
         start, end = (minutes_of(text) for text in times)
     except (InputError, ValueError):
@@ -112,7 +112,7 @@ def quiet_minutes(times: list[str]) -> tuple[int, int] | None:
 
 
 class ArmTable(Table):
-    """One arm of the trial: its share, and what its participants get."""
+    """An arm of the trial: its share and its policy."""
 
     share: int = Field(ge=1, le=1000, description="a whole number >= 1, the arm's share of each block")
     policy: Words | None = Field(
@@ -126,7 +126,7 @@ class ArmTable(Table):
 
 
 class ArmsTable(Table):
-    """[arms]: to what participants are randomised, and how."""
+    """[arms]: the arms to which participants are randomised, in permuted blocks."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, ArmTable]
@@ -159,17 +159,17 @@ class ArmsTable(Table):
 
     @property
     def block_size(self) -> int:
-        """How many participants a permuted block has: twice the shares unless given."""
+        """The participants in a permuted block; by default twice the sum of shares."""
         return self.block or 2 * sum(arm.share for arm in self.named.values())
 
     def block_of_arms(self) -> list[str]:
-        """The arms in one block, not permuted."""
+        """The arms of one block before permutation."""
         times = self.block_size // sum(arm.share for arm in self.named.values())
         return [name for name, arm in self.named.items() for _ in range(arm.share * times)]
 
 
 class ProbabilitiesTable(Table):
-    """[probabilities]: the least probabilities of what is randomised, so that effects can be estimated afterwards."""
+    """[probabilities]: least probabilities of actions and nudges, so that their effects can be estimated."""
 
     actions: float | None = Field(
         default=None,
@@ -188,7 +188,7 @@ class ProbabilitiesTable(Table):
 
 
 class LearningTable(Table):
-    """[learning]: when rewards are learned from."""
+    """[learning]: how often models are updated."""
 
     update: Literal["each reward", "day", "week"] = Field(
         default="each reward", description="'each reward', 'day' or 'week', how often the model is updated"
@@ -199,7 +199,7 @@ class LearningTable(Table):
 
 
 class PriorEffect(Table):
-    """What is supposed beforehand of a term's effect."""
+    """[prior]: the prior distribution of a term's effect."""
 
     mean: float = Field(description="a number")
     sd: float = Field(gt=0.0, description="a number > 0, how unsure the mean is")

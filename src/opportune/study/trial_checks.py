@@ -1,4 +1,4 @@
-"""Whether what a file says of the trial fits together: staff, arms, baseline, rates by level, priors, escalations."""
+"""Checks of the trial's tables: staff, arms, baseline, rates by level, analysis and safety."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def check_staff(study: "Study") -> Errors:
-    """Who makes nudges, and when the study's days are."""
+    """The cap per day, first weekdays and the run-in must agree with other tables."""
     yield _check_per_day(study)
     yield _check_first(study, ("schedule", "first"), study.settings.schedule)
     for name, variable in study.settings.variables.items():
@@ -34,7 +34,7 @@ def check_staff(study: "Study") -> Errors:
 
 
 def _check_per_day(study: "Study") -> Errors:
-    """The cap of a day stands once."""
+    """Only one table may set the cap per day."""
     staff, nudge = study.settings.staff.per_day, study.settings.nudge.per_day
     if staff is not None and nudge is not None:
         text = f"per_day in [nudge] is {nudge}, and [staff] has {staff}"
@@ -42,7 +42,7 @@ def _check_per_day(study: "Study") -> Errors:
 
 
 def _check_first(study: "Study", place: Place, table: ScheduleTable | VariableTable) -> Errors:
-    """The weekday on which the study begins is that of its first day."""
+    """A first weekday must agree with the date of the first day."""
     day, weekday = study.settings.participants.first_day, table.first
     if day is not None and weekday is not None and weekday != WEEKDAYS[day.weekday()]:
         text = f"first in {section_of(place)} is {weekday}"
@@ -51,7 +51,7 @@ def _check_first(study: "Study", place: Place, table: ScheduleTable | VariableTa
 
 
 def _check_run_in(study: "Study") -> Errors:
-    """The run-in ends before the study does."""
+    """The run-in must be shorter than the horizon."""
     general = study.settings.study
     run_in = general.run_in_days * decisions_per_day(study.settings)
     if run_in >= general.horizon:
@@ -60,7 +60,7 @@ def _check_run_in(study: "Study") -> Errors:
 
 
 def check_probabilities(study: "Study") -> Errors:
-    """Least probabilities that all actions can have together, and nudges that are randomised in one way."""
+    """All actions must be able to have the least probability, and nudges must be randomised in one way."""
     yield _check_least_action(study)
     for entry in study.settings.policies:
         yield _check_least_nudge(study, entry)
@@ -86,7 +86,7 @@ def _check_least_nudge(study: "Study", entry: PolicyTable) -> Errors:
 
 
 def check_redcap(study: "Study") -> Errors:
-    """Fields of REDCap are named for what is known at enrolment."""
+    """Fields of REDCap must belong to baseline variables."""
     redcap, known = study.settings.redcap, study.settings.participants.baseline
     for name in () if redcap is None else redcap.baseline:
         if name not in known:
@@ -95,7 +95,7 @@ def check_redcap(study: "Study") -> Errors:
 
 
 def check_arms(study: "Study") -> Errors:
-    """There are arms to randomise to, which run known policies."""
+    """There must be two or more arms, with known policies."""
     arms = study.settings.arms
     if arms is not None and len(arms.named) < 2:
         given = f"only {next(iter(arms.named))!r}" if arms.named else "no arm"
@@ -107,7 +107,7 @@ def check_arms(study: "Study") -> Errors:
 
 
 def check_strata(study: "Study") -> Errors:
-    """Arms are stratified by baseline variables with levels."""
+    """Strata must be baseline variables with levels."""
     arms = study.settings.arms
     for name in () if arms is None else arms.strata:
         yield _check_stratum(study, name)
@@ -125,7 +125,7 @@ def _check_stratum(study: "Study", name: str) -> Errors:
 
 
 def check_baseline(study: "Study") -> Errors:
-    """Baseline variables have names of their own, which a formula can use."""
+    """Baseline variables must have unique names that a formula can use."""
     for name in study.settings.participants.baseline:
         if name in study.settings.variables:
             text = f"baseline of [participants] has {name!r}, and so has [variables.{name}]"
@@ -136,7 +136,7 @@ def check_baseline(study: "Study") -> Errors:
 
 
 def check_rates(study: "Study") -> Errors:
-    """Rates by level are those of a public variable, for each of its levels."""
+    """Rates by level must name all levels of one public variable."""
     for key in ("open_rate", "response_rate"):
         yield _check_rate(study.settings, key)
 
@@ -157,7 +157,7 @@ def _check_rate(settings: StudyFile, key: str) -> Errors:
 
 
 def check_kept(study: "Study") -> Errors:
-    """What stays as it was, and what is drawn with others, do not go together."""
+    """A persistent variable must not be drawn jointly with others."""
     for name, variable in study.settings.variables.items():
         yield _check_beside_persistence(study, name, variable)
 
@@ -174,7 +174,7 @@ def _check_beside_persistence(study: "Study", name: str, variable: VariableTable
 
 
 def check_analysis(study: "Study") -> Errors:
-    """The primary analysis is one that can be made: of columns that there are, and known before the coin."""
+    """The primary analysis must use columns that exist and, for controls and moderators, are known before the coin."""
     yield _check_lag(study)
     primary = study.settings.analysis.primary
     if primary is None:
@@ -239,7 +239,7 @@ def _check_reference(study: "Study", primary: PrimaryTable) -> Errors:
 
 OUTCOMES = ("reward", "reward_first", "opened", "answered", "revealed")
 BEFORE = ("step", "day", "opened_before", "budget_before", "gap", "price")
-"""Columns of decisions.csv that are known before the coin, beside variables."""
+"""Columns of decisions.csv, other than variables, that are known before the coin."""
 
 
 def _is_number(variable: Variable) -> bool:
@@ -248,7 +248,7 @@ def _is_number(variable: Variable) -> bool:
 
 
 def _check_columns(study: "Study", primary: PrimaryTable, key: str) -> Errors:
-    """A formula of the analysis names what is known before the coin; for arms, before randomisation."""
+    """A formula of the analysis must name columns known before the coin or, for arms, before randomisation."""
     from opportune.inference.design import columns_of  # noqa: PLC0415  (most files have no [analysis])
     from opportune.problems.grammar import LIBRARY_ERRORS, plain  # noqa: PLC0415
 
@@ -273,11 +273,11 @@ def _check_columns(study: "Study", primary: PrimaryTable, key: str) -> Errors:
 
 
 OTHER = "another action"
-"""An action that is always allowed, where one condition is checked alone."""
+"""A second action without a condition, so that one condition can be checked alone."""
 
 
 def check_conditions(study: "Study") -> Errors:
-    """Conditions under which actions are forbidden can be read, and say what holds where they are not known."""
+    """Conditions must be readable and, with variables that are not always known, have `when_unknown`."""
     for name, table in study.settings.actions.items():
         yield _check_condition(study.settings, name, table)
 
@@ -302,7 +302,7 @@ def _check_condition(settings: StudyFile, name: str, table: ActionTable) -> Erro
 
 
 def check_fallback(study: "Study") -> Errors:
-    """The fallback is never forbidden."""
+    """The fallback must never be forbidden."""
     settings, name = study.settings, study.fallback
     condition = settings.actions[name].never_if if name in settings.actions else None
     if condition is None:
@@ -319,7 +319,7 @@ def check_fallback(study: "Study") -> Errors:
 
 
 def check_moments(study: "Study") -> Errors:
-    """Some action is allowed at every moment."""
+    """Some action must be allowed at every moment."""
     tables = study.settings.actions.items()
     never = {name: table.never_if for name, table in tables if table.never_if is not None}
     doubts = {name: table.when_unknown for name, table in tables if table.when_unknown is not None}

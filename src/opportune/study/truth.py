@@ -1,4 +1,4 @@
-"""The truth, which only a simulation knows: [effects], what works, and [world], what happens to people."""
+"""The truth, which only simulations know: [effects] and [world]."""
 
 import math
 from typing import Annotated, Any, ClassVar
@@ -12,11 +12,11 @@ EFFECT = "a number, { low = ..., high = ... } or { mean = ..., sd = ... }"
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 Rate = Probability | Annotated[dict[str, Probability], Field(min_length=1)]
-"""A rate, the same at all times or one for each level of a public variable."""
+"""A rate, or one rate for each level of a public variable."""
 
 
 class Effect(Table):
-    """The true effect of one term: a number, or a distribution it is drawn from."""
+    """[effects]: the true effect of a term, a number or a distribution from which each instance draws."""
 
     one_value: ClassVar[bool] = True
 
@@ -36,12 +36,12 @@ class Effect(Table):
 
     @property
     def drawn(self) -> bool:
-        """Whether instances differ in it."""
+        """Whether each instance draws its own effect."""
         return self.value is None
 
     @property
     def bound(self) -> float:
-        """How far from 0 it can be; a normal one is farther once in 400 draws."""
+        """A bound on its distance from 0; normal effects exceed it once in 400 draws."""
         if self.value is not None:
             return abs(self.value)
         if self.low is not None and self.high is not None:
@@ -62,7 +62,7 @@ class Effect(Table):
 
 
 def as_effect(given: Any) -> Any:
-    """An effect as a table, which a number stands for."""
+    """Convert a number to a table; leave tables as they are."""
     if isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given):
         return {"value": given}
     if given is WRONG or (isinstance(given, dict) and "value" not in given):
@@ -71,7 +71,7 @@ def as_effect(given: Any) -> Any:
 
 
 class SpellsTable(Table):
-    """Spells in [world]: times in which a participant is away, on holiday or ill."""
+    """`spells` in [world]: times when a participant is on holiday or ill."""
 
     rate: float = Field(gt=0.0, lt=1.0, description="a probability, that one begins on a day")
     days: int = Field(ge=1, le=366, description="a whole number from 1 to 366, the days that it takes")
@@ -79,7 +79,7 @@ class SpellsTable(Table):
 
 
 class WorldTable(Table):
-    """[world]: how patients treat the app and its nudges."""
+    """[world]: how participants respond, and when they are available."""
 
     noise_sd: float | None = Field(default=None, ge=0.0, description="a number >= 0, the true sd of the reward's noise")
     open_rate: Rate = Field(
@@ -109,6 +109,6 @@ class WorldTable(Table):
 
     @property
     def by_level(self) -> dict[str, dict[str, float]]:
-        """The rates that are given by level of a public variable."""
+        """The rates that differ by level of a public variable."""
         rates = {"open_rate": self.open_rate, "response_rate": self.response_rate}
         return {key: rate for key, rate in rates.items() if isinstance(rate, dict)}

@@ -1,4 +1,4 @@
-"""[variables.NAME]: what a variable may be: one of some levels, any number of a range, or a place in the schedule."""
+"""[variables.NAME]: variables with levels, numbers in a range, parts of the schedule and the person's own past."""
 
 import math
 from typing import Annotated, Any, ClassVar, Literal
@@ -28,13 +28,13 @@ _SCHEDULES: dict[str, set[str]] = {
     DAY_OF_STUDY: {"scaled"},
 }
 WEEK: dict[str, list[Any]] = {"weekday": list(WEEKDAYS), "weekend": ["weekday", "weekend"], DAY_OF_STUDY: []}
-"""The levels of what follows the calendar."""
+"""The levels of variables that follow the calendar."""
 _KINDS_OF_VALUES = ("levels", "range", "schedule")
 _WAYS_TO_DRAW = ("probabilities", "distribution", "table")
 
 
 class DistributionTable(Table):
-    """How any number of a range is drawn; what lies outside the range is never drawn."""
+    """`distribution`: how numbers are drawn; it is truncated to the variable's range."""
 
     one_value: ClassVar[bool] = True
 
@@ -47,7 +47,7 @@ class DistributionTable(Table):
     high: float | None = Field(default=None, description="a number")
 
     def mistakes(self) -> Mistakes:
-        """A distribution must have its own parameters, and these must describe one."""
+        """A distribution must have the parameters of its kind, with valid values."""
         given = self.model_fields_set - {"kind"}
         if given not in _PARAMETERS[self.kind]:
             named = " and ".join(sorted(given)) or "nothing else"
@@ -60,7 +60,7 @@ class DistributionTable(Table):
 
 
 class HistoryTable(Table):
-    """A variable that is computed from what is on record of the person's own past."""
+    """`history`: a variable computed from the record of the person's own past."""
 
     of: Literal["reward", "nudges", "answered", "opened", "contact"] = Field(
         description="'reward', 'nudges', 'answered', 'opened' or 'contact' (answered or opened)"
@@ -80,7 +80,7 @@ class HistoryTable(Table):
     )
 
     def mistakes(self) -> Mistakes:
-        """A history must go back over one span, which its summary can use."""
+        """A history must have one window, which suits its summary."""
         if self.decisions is not None and self.days is not None:
             yield "days", "has history with decisions and days; expected one of them"
         if self.summary == "days since" and (self.of == "reward" or self.decisions or self.discount < 1.0):
@@ -91,7 +91,7 @@ class HistoryTable(Table):
 
 
 class VariableTable(Table):
-    """[variables.NAME]: one variable of the context."""
+    """[variables.NAME]: a variable of the context."""
 
     levels: list[Any] | None = Field(
         default=None, description="a list of at least two different texts, or of two different numbers"
@@ -163,7 +163,7 @@ class VariableTable(Table):
 
     @property
     def numeric(self) -> bool:
-        """Whether it may be any number of its range: one that is drawn from a distribution, or a table's."""
+        """Whether it can be any number in its range: computed, or drawn from a distribution or a table."""
         if self.history is not None:
             return True
         drawn = self.distribution is not None or self.table is not None
@@ -171,7 +171,7 @@ class VariableTable(Table):
 
     @property
     def values(self) -> list[Any]:
-        """The levels of a variable that has some, written out."""
+        """The levels of a variable with `levels` or a stepped `range`."""
         if self.levels is not None:
             return self.levels
         assert self.range is not None
@@ -182,18 +182,18 @@ class VariableTable(Table):
 
     @property
     def seen_as(self) -> str:
-        """Its visibility: a schedule is public."""
+        """The visibility; variables that follow a schedule are public."""
         return "public" if self.schedule is not None else self.visibility
 
     @property
     def known_levels(self) -> list[Any]:
-        """The levels of a variable that has some, those of a schedule included; empty for numbers."""
+        """All levels, including those of a schedule; empty for numbers."""
         if self.schedule is not None:
             return list(WEEK.get(self.schedule, self.names or []))
         return [] if self.numeric else self.values
 
     def _mistakes_of_values(self) -> Mistakes:
-        """What the variable may be, and then what is said about its levels."""
+        """There must be one kind of valid values; then keys about levels must suit them."""
         given = [key for key in _KINDS_OF_VALUES if getattr(self, key) is not None]
         expected = {key: field.description for key, field in type(self).model_fields.items()}
         if not given and self.history is None:
@@ -223,7 +223,7 @@ class VariableTable(Table):
             yield "step", "has step without range; expected range = [lowest, highest] with it"
 
     def _wrong_range(self, low: float, high: float) -> str:
-        """What is wrong with the range; "" if nothing is."""
+        """The message for a wrong range; "" if it is valid."""
         if self.numeric:
             return "" if low < high else f"has range = {show([low, high])}; expected lowest < highest"
         text = f"has range = {show([low, high])} in steps of {self.step:g}"
@@ -265,7 +265,7 @@ class VariableTable(Table):
                 yield "escalate", f"has escalate for {level!r}; expected levels of it, {show(known)}"
 
     def _mistakes_of_schedule_key(self, key: str) -> Mistakes:
-        """A key that belongs to some schedules only."""
+        """A key for certain schedules needs one of these."""
         owners = [schedule for schedule, keys in _SCHEDULES.items() if key in keys]
         _ = getattr(self, key)  # a wrong value has been reported
         has_values = self.history is not None or any(getattr(self, key) is not None for key in _KINDS_OF_VALUES)
@@ -273,7 +273,7 @@ class VariableTable(Table):
             yield key, f"has {key} without schedule = {' or '.join(map(repr, owners))}; expected both"
 
     def _mistakes_of_drawing(self) -> Mistakes:
-        """A variable is drawn in one way, which suits its values."""
+        """A variable must be drawn in one way, which suits its values."""
         ways = [key for key in _WAYS_TO_DRAW if getattr(self, key) is not None]
         if len(ways) > 1:
             yield ways[1], f"has {ways[0]} and {ways[1]}; expected only one of them"
@@ -283,12 +283,12 @@ class VariableTable(Table):
             yield "distribution", f"{text}, expected range = [lowest, highest] alone"
 
     def _mistakes_of_asking(self, key: str) -> Mistakes:
-        """Only reported variables are asked for."""
+        """Only reported variables may have questions and answers."""
         if getattr(self, key) is not None and self.seen_as != "reported" and self.history is None:
             yield key, f"has {key}; participants are asked for reported variables only"
 
     def _mistakes_of_schedule(self) -> Mistakes:
-        """What follows a schedule is public, and is not drawn."""
+        """A variable that follows a schedule must be public and must not be drawn."""
         if self.schedule is None:
             return
         for key in (*_WAYS_TO_DRAW, "persistence"):
@@ -302,7 +302,7 @@ class VariableTable(Table):
             yield key, f"has {key} and schedule; nothing is drawn, expected only schedule"
 
     def _mistakes_of_history(self) -> Mistakes:
-        """A history is computed from the record: it is not drawn, not asked for, and sensed."""
+        """A history must be sensed, and must not be drawn or asked for."""
         if self.history is None:
             return
         for key in (*_WAYS_TO_DRAW, "question", "answers", "persistence", "step", "levels", "schedule"):
@@ -319,7 +319,7 @@ class VariableTable(Table):
             yield key, f"has {key} and history; {'' if values else 'nothing is drawn or asked, '}expected {only}"
 
     def _mistakes_of_initial(self) -> Mistakes:
-        """An initial value is for a history, and lies in the range."""
+        """An initial value needs a history and must lie in the range."""
         if self.initial is None:
             return
         if self.history is None:
@@ -335,7 +335,7 @@ def _all_different(names: list[str]) -> bool:
 
 
 def good_levels(levels: list[Any]) -> bool:
-    """Whether these can be a variable's levels: at least two, all different, texts or numbers."""
+    """Whether levels are valid: at least two, all different, all texts or all numbers."""
     texts = all(isinstance(level, str) and level for level in levels)
     numbers = all(
         isinstance(level, int | float) and not isinstance(level, bool) and math.isfinite(level) for level in levels
