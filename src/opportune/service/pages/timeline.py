@@ -35,7 +35,7 @@ def picture(
     opened = sum(row["outcome"] == "opened" for row in decisions)
     description = _(
         "Decisions: %(decisions)s. Calls: %(nudges)s, answered: %(answered)s. App opened unasked: %(opened)s. "
-        "Results: %(rewards)s. Notes: %(notes)s. The list below has them one by one.",
+        "Results: %(rewards)s. Notes: %(notes)s. The list below shows them one by one.",
         decisions=len(decisions), nudges=len(nudges), answered=answered, opened=opened, rewards=len(rewards),
         notes=len(noted),
     )  # fmt: skip
