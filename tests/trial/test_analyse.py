@@ -302,6 +302,9 @@ def test_the_plan_stands_beside_what_came_out(folder: Path, tmp_path: Path) -> N
     plan.assign(question="something else").to_csv(tmp_path / "other.csv", index=False)
     with pytest.raises(InputError, match="expected the plan of this study"):
         analyse(read_export(folder), policies=False, plan=tmp_path / "other.csv")
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    with pytest.raises(DataError, match="is not a CSV table; expected NAME-plan-power"):
+        analyse(read_export(folder), policies=False, plan=tmp_path / "study.toml")
 
 
 @pytest.mark.parametrize(

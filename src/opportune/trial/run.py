@@ -145,7 +145,12 @@ def _read_plan(file: Path) -> pd.DataFrame:
         raise InputError(
             f"--plan is {file}, which does not exist; expected NAME-plan-power.csv, as opportune plan writes"
         )
-    found = pd.read_csv(file)
+    try:
+        found = pd.read_csv(file)
+    except ValueError:  # pandas' own errors, and bytes that are not UTF-8
+        raise DataError(
+            f"--plan is {file}, which is not a CSV table; expected NAME-plan-power.csv, as opportune plan writes it"
+        ) from None
     lacking = {"question", "design", "participants", "budget", "power", "estimate", "se", "eligible"} - set(
         found.columns
     )
