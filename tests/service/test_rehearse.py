@@ -369,6 +369,18 @@ def test_wrong_use(
         assert list(client.pages("participants")) == []
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [("60x", "--speed is for rehearsals with --url"), ("fast", "--speed is 'fast'; expected max, or a factor")],
+)
+def test_a_speed_needs_a_service(tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str, said: str) -> None:
+    """Without --url a speed is refused before anything runs, and so is one that cannot be read."""
+    (tmp_path / "study.toml").write_text(text_of(), encoding="utf-8")
+    assert cli.run(["rehearse", str(tmp_path / "study.toml"), "--keep", str(tmp_path / "kept"), "--speed", value]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "kept").exists()
+
+
 @pytest.fixture(scope="module")
 def place(servers: Parent, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A study that is served in rehearsal, and nobody takes part."""

@@ -58,7 +58,7 @@ def rehearse(
         int | None, typer.Option(help="Number of days; by default all, with --url 30.", metavar="N", show_default=False)
     ] = None,
     speed: Annotated[
-        str, typer.Option(help="max: at full speed; 60x: a minute takes a second.", metavar="max|60x")
+        str, typer.Option(help="With --url; max: at full speed; 60x: a minute takes a second.", metavar="max|60x")
     ] = "max",
     seed: Annotated[
         int | None,
@@ -86,6 +86,9 @@ def rehearse(
     from opportune.service.state.study import StudyInForce  # noqa: PLC0415
     from opportune.study.arrivals import decisions_per_day  # noqa: PLC0415
 
+    factor = start.speed_of(speed)
+    if url is None and factor is not None:
+        raise InputError("--speed is for rehearsals with --url; without it the study runs here at full speed")
     running = StudyInForce.from_file(study)
     running.study.require_truth()
     if url is None:
@@ -95,7 +98,7 @@ def rehearse(
         raise InputError("--keep and --export are for rehearsals without --url; the service at --url has the record")
     participants = min(50, running.participants) if participants is None else participants
     days = 30 if days is None else days
-    factor, address = start.speed_of(speed), start.address_of(url)
+    address = start.address_of(url)
     start.check_size(running, people=participants, days=days)
     with Client(address, _key()) as client, HttpAccess(client, in_order=running.together) as access:
         now = dt.datetime.fromisoformat(start.enter(client, address, running)["now"])
