@@ -9,6 +9,9 @@ Describe a problem by a formula, set the true effects of a simulated world, and 
 # ----------------
 # The formula names the features that the reward depends on: variables of the moment, and the action. Here the app knows
 # the time of day, and the phone senses stress from 1 to 5.
+import tempfile
+from pathlib import Path
+
 import matplotlib.pyplot as plt
 
 import opportune as op
@@ -57,6 +60,9 @@ for policy in lost.policy.values:
     axes.plot(lost.step, lost.sel(policy=policy), label=policy)
 axes.set(xlabel="decision", ylabel="realised regret")
 axes.legend()
+file = Path(tempfile.mkdtemp()) / "realised_regret.png"
+figure.savefig(file)
+print(f"The figure is in {file}.")
 plt.show()
 
 # %%

@@ -20,7 +20,7 @@ print(f"{data.sizes['policy'] * data.sizes['world'] * data.sizes['replicate']} r
 print(op.regret(data).mean(["world", "replicate"]).to_series().round(1))
 
 # %%
-# A million runs need one more argument. With an NVIDIA card and ``pip install 'opportune[gpu]'``::
+# A million runs need one more argument. With an NVIDIA card and ``pip install '.[gpu]'`` in a clone::
 #
 #     data = op.simulate(worlds, policies, horizon=300, replicates=250_000, seed=1, trace=False, device="cuda")
 #
