@@ -323,6 +323,21 @@ def test_what_is_no_export_is_refused(tmp_path: Path, decisions: pd.DataFrame, c
         read_export(tmp_path / "nothing")
 
 
+def test_too_few_eligible_points_are_told(tmp_path: Path, decisions: pd.DataFrame) -> None:
+    """The reason is the number of points and participants, unless nudges were possible and not left to chance."""
+    first = decisions["participant"] == decisions["participant"].iloc[0]
+    one = decisions.assign(eligible=decisions["eligible"].where(first, 0))
+    none = decisions.assign(eligible=0, ineligible_reason="run-in")
+    sure = decisions.assign(eligible=1, nudge_probability=decisions["nudge"].astype(float))
+    for name, given, why in (
+        ("one", one.assign(ineligible_reason="run-in"), ", from 1 of 40 participants; expected some from at least 6"),
+        ("none", none, "the eligible decision points are too few: 0 of "),
+        ("sure", sure, "a nudge was never left to chance"),
+    ):
+        primary = analyse(read_export(write(tmp_path / name, given, None)), policies=False).primary
+        assert why in primary.why, name
+
+
 def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The last lines are the report's path and what was found; every table lies beside it; policies are simulated."""
     assert run(["analyse", str(folder), "--out", str(tmp_path)]) == 0

@@ -18,12 +18,15 @@ from opportune.inference.arms import arms
 from opportune.inference.design import design
 from opportune.inference.emee import emee
 from opportune.inference.estimates import Estimates
+from opportune.inference.record import SPARE_PARTICIPANTS
 from opportune.inference.wcls import LEAST_PROBABILITY, wcls
 
 DRAWN = "action_drawn"
 """The column that is 1 if every action could have been taken."""
 PARTICIPANT, TIME, ELIGIBLE, NUDGE, CHANCE = "participant", "step", "eligible", "nudge", "nudge_probability"
-IMPUTED, ARM = "reward_imputed", "arm"
+IMPUTED, ARM, REASON = "reward_imputed", "arm", "ineligible_reason"
+NOT_RANDOMISED = ("nearly certain", "not randomised")
+"""Reasons, found in the analysis, of points where a nudge was possible without being left to chance."""
 MOST_LOOKED_AT = 20_000
 """The most rows used to choose controls."""
 
@@ -81,11 +84,19 @@ class Question:
                 frame, action="action", probabilities=PREFIX, available=DRAWN, reference=self.reference, lag=self.lag,
                 time=TIME, **given,
             )  # fmt: skip
-        if not (frame[ELIGIBLE] == 1).any():
+        eligible = frame[ELIGIBLE] == 1
+        if not eligible.any() and (REASON not in frame or frame[REASON].isin(NOT_RANDOMISED).any()):
             raise InputError(
                 "a nudge was never left to chance: its probability was 0 or 1, or nearly so, at every decision point, "
                 "so there is nothing to compare with (schema = 1 in the study file, or [probabilities] nudge, leaves "
                 "nudges to chance)"
+            )
+        people = frame.loc[eligible, PARTICIPANT].nunique()
+        if people <= SPARE_PARTICIPANTS:
+            points, everyone = int(eligible.sum()), frame[PARTICIPANT].nunique()
+            raise InputError(
+                f"the eligible decision points are too few: {points:,} of {len(frame):,}, from {people} of "
+                f"{everyone:,} participants; expected some from at least {SPARE_PARTICIPANTS + 1}"
             )
         treated: dict[str, Any] = {"treatment": NUDGE, "probability": CHANCE, "available": ELIGIBLE}
         if self.estimand == "risk":

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from opportune.errors import DataError, InputError
-from opportune.inference.questions import ARM, CHANCE, ELIGIBLE, NUDGE, PARTICIPANT, TIME
+from opportune.inference.questions import ARM, CHANCE, ELIGIBLE, NOT_RANDOMISED, NUDGE, PARTICIPANT, REASON, TIME
 from opportune.inference.wcls import LEAST_PROBABILITY
 from opportune.revealers import Pace
 from opportune.study import Study, parse_study
@@ -19,7 +19,6 @@ from opportune.study.serving import live
 from opportune.trial.registered import registered
 
 NEEDED = (PARTICIPANT, TIME, NUDGE, CHANCE, "action", "reward")
-REASON = "ineligible_reason"
 BESIDE = ("calls", "escalations", "alerts")
 ABOUT = {
     "participant", "number", "stream", "timezone", "status", "reason", "enrolled_utc", "steps", "spent", "nudges",
@@ -196,7 +195,7 @@ def with_eligibility(decisions: pd.DataFrame, notes: list[str], *, promised: boo
             )
         reason = decisions[REASON] if REASON in decisions else pd.Series(np.nan, index=decisions.index, dtype=object)
         return decisions.assign(
-            **{ELIGIBLE: (stated & fair).astype(int), REASON: reason.mask(stated & ~fair, "nearly certain")}
+            **{ELIGIBLE: (stated & fair).astype(int), REASON: reason.mask(stated & ~fair, NOT_RANDOMISED[0])}
         )
     notes.append(
         "The export has no column eligible, which later versions record: a decision point counts as eligible if a "
@@ -211,7 +210,7 @@ def with_eligibility(decisions: pd.DataFrame, notes: list[str], *, promised: boo
     away = ~marked("available") if "available" in decisions else np.zeros(len(decisions), dtype=np.bool_)
     reason = np.select(
         [away, marked("past"), marked("mode", "fallback"), ~fair],
-        ["unavailable", "past", "fallback", "not randomised"],
+        ["unavailable", "past", "fallback", NOT_RANDOMISED[1]],
         "",
     )
     return decisions.assign(

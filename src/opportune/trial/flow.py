@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from opportune.inference.questions import ARM, ELIGIBLE, NUDGE, PARTICIPANT, TIME
-from opportune.trial.export import REASON, Export
+from opportune.inference.questions import ARM, ELIGIBLE, NUDGE, PARTICIPANT, REASON, TIME
+from opportune.trial.export import Export
 
 EVERYONE = "all"
 
