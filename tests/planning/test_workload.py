@@ -8,7 +8,7 @@ import pytest
 from plan_studies import simulations, small
 
 import opportune as op
-from opportune.planning.cohorts import Cohorts, leaving
+from opportune.planning.cohorts import Cohorts, beginnings, leaving
 from opportune.planning.workload import daily_work, find_workload, shared_steps, together_work
 from opportune.planning.worlds import participants_of
 
@@ -104,3 +104,15 @@ def test_weekdays_begin_where_the_study_says(tmp_path: Path) -> None:
     assert weekdays["Saturday"] > 0  # four of twelve begin on the first day, a Saturday
     assert weekdays["Wednesday"] == 0.0
     assert weekdays[["Saturday", "Sunday", "Monday"]].sum() > 0
+
+
+def test_participants_keep_their_weekdays() -> None:
+    """If the calendar lets everybody be called on one day of the study only, no other day has calls."""
+    settings = small()
+    per_day = settings.per_day
+    nudged = np.zeros((12, 2, 24))
+    for person, begin in enumerate(beginnings(12, 3)):
+        nudged[person, :, (3 - begin) * per_day] = 1.0
+    daily = daily_work(settings, nudged).daily
+    assert (daily[:, 3] == 12.0).all()
+    assert (np.delete(daily, 3, axis=1) == 0.0).all()

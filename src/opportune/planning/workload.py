@@ -107,14 +107,16 @@ def day_steps(settings: Settings) -> float:
 
 def together_work(settings: Settings, cohorts: Cohorts, nudged: Floats) -> Work:
     """Nudges per day of cohorts that were simulated day by day, from [participant, cohort, step]."""
-    daily = np.stack([_by_day(settings, cohorts.begins, nudged[:, c]) for c in range(nudged.shape[1])])
+    last = int(cohorts.begins.max())
+    daily = np.stack([_by_day(settings, cohorts.begins, nudged[:, c], last=last) for c in range(nudged.shape[1])])
     return Work(daily * settings.nudged_share / cohorts.share, settings.first_weekday)
 
 
 def daily_work(settings: Settings, nudged: Floats) -> Work:
     """The cohort's nudges per day of the study, from those of each participant [participant, replicate, step].
 
-    With arms, only the share of participants in arms with nudges counts.
+    Each simulated participant keeps the day of enrolment, as the calendar decides when a nudge is allowed. With arms,
+    only the share of participants in arms with nudges counts.
     """
     people, replicates, horizon = nudged.shape
     rng = np.random.default_rng(settings.seed)
@@ -125,18 +127,21 @@ def daily_work(settings: Settings, nudged: Floats) -> Work:
     for _ in range(COHORTS):
         there = step < leaving(rng, people, horizon, table.dropout)[:, None]
         who, run = rng.integers(people, size=people), rng.integers(replicates, size=people)
-        daily.append(_by_day(settings, begins, nudged[who, run] * there))
+        daily.append(_by_day(settings, begins[who], nudged[who, run] * there, last=int(begins.max())))
     return Work(np.stack(daily) * settings.nudged_share, settings.first_weekday)
 
 
-def _by_day(settings: Settings, begins: Whole, nudged: Floats) -> Floats:
-    """A cohort's nudges on each day of the study, from the nudges at each participant's steps [participant, step]."""
+def _by_day(settings: Settings, begins: Whole, nudged: Floats, *, last: int) -> Floats:
+    """A cohort's nudges on each day of the study, from the nudges at each participant's steps [participant, step].
+
+    `last` is the latest day on which anybody may begin.
+    """
     people, horizon = nudged.shape
     days = math.ceil(horizon / settings.per_day)
     padded = np.zeros((people, days * settings.per_day))
     padded[:, :horizon] = nudged
     each = padded.reshape(people, days, settings.per_day).sum(axis=2)
-    daily = np.zeros(int(begins.max()) + days)
+    daily = np.zeros(last + days)
     for begin in np.unique(begins):
         daily[begin : begin + days] += each[begins == begin].sum(axis=0)
     return daily
