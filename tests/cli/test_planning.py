@@ -159,7 +159,7 @@ def test_new_without_a_terminal(
     """Where nobody can answer, it says how to do without questions; wrong answers are refused."""
     monkeypatch.setattr(new_command, "_asking", lambda: False)
     assert cli.run(["new", "my.toml"]) == 2
-    assert "expected --yes" in capsys.readouterr().err
+    assert "there is no terminal to ask questions in; expected --yes" in capsys.readouterr().err
     for wrong in (
         ["--actions", "rest"],
         ["--budget", "9999"],

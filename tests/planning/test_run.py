@@ -1,6 +1,7 @@
 """A whole plan: its words, its tables, and that it goes on where it was interrupted."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,8 @@ def test_every_table_has_its_uncertainty(made: Plan) -> None:
         assert all(len(row) == len(one.columns) for row in one.rows), name
     assert set(assumptions_table(made)["assumption"]) >= {"participants", "effects", "a call is answered"}
     assert any("in the order of proposals" in text for text in methods(made))
+    other = replace(made.settings, study=parse_study(SMALL.replace('name = "call"', 'name = "app message"')))
+    assert any("An app message is charged to the budget" in text for text in methods(replace(made, settings=other)))
 
 
 def test_figures_are_drawn(made: Plan) -> None:

@@ -3,6 +3,7 @@
 import csv
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -321,6 +322,19 @@ def test_what_is_no_export_is_refused(tmp_path: Path, decisions: pd.DataFrame, c
         read_export(write(tmp_path / "bad", change(decisions)))
     with pytest.raises(InputError, match=r"decisions\.csv does not exist"):
         read_export(tmp_path / "nothing")
+
+
+def test_one_coefficient_differs_and_two_differ(found: Analysis) -> None:
+    """The number of clear secondary coefficients is told in the right grammar."""
+    effects = found.tables["effects"]
+    later = effects[effects["kind"] == "secondary"]
+    for clear, told in (
+        (0, "none of their coefficients differs"), (1, "1 of their coefficients differs from"),
+        (2, "2 of their coefficients differ from"),
+    ):  # fmt: skip
+        p = [0.01 if row < clear else 0.9 for row in range(len(later))]
+        tables = {**found.tables, "effects": later.assign(**{"holm p": p})}
+        assert told in sentences(replace(found, tables=tables))[-1]
 
 
 def test_too_few_eligible_points_are_told(tmp_path: Path, decisions: pd.DataFrame) -> None:

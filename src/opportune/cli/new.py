@@ -79,7 +79,7 @@ def new(
     if not file.absolute().parent.is_dir():
         raise InputError(f"{file} is in a folder that does not exist; expected one that does")
     if not yes and not _asking():
-        raise InputError("nobody is at the terminal to ask; expected --yes, which takes what is proposed")
+        raise InputError("there is no terminal to ask questions in; expected --yes, which accepts the proposed answers")
     if given["name"] is None and yes:
         given["name"] = file.stem
     text = starter(answers(given, None if yes else _prompt))

@@ -140,7 +140,7 @@ def serve(
         alone, standby = may_be_first(database), database.standby()
     say(f"{running.study.name}: {'launched' if launched else 'resumed'}, in {database.name}", DONE)
     if launched and not rehearsal:
-        say(f"it is {clock.iso(clock.now())[:19]} in UTC by this machine's clock, which sets everybody's days", DONE)
+        say(f"it is {clock.iso(clock.now())[:19]} in UTC by this machine's clock, which sets the study's days", DONE)
     warn_of_open_secret(database)
     if standby is not None:
         say(f"opportune: warning: {standby}", DONE)

@@ -313,10 +313,10 @@ def methods(plan: Plan) -> list[str]:
         f"{plan.values.main} without a limit on its budget{_here(plan)}.",
         f"Workload: {settings.traced:,} replications with every step kept; participants who leave make no more "
         "decisions. " + _day_by_day(settings),
-        f"Caps: the same cohorts, with staff who can make at most that many {settings.nudges} in a day. A "
-        f"{settings.nudge} is charged to the budget when it is proposed, as in the live study; staff make them in the "
-        "order of proposals, with a random order within a moment. One that is not made on its day counts as "
-        "unanswered; it is not made up for later.",
+        f"Caps: the same cohorts, with staff who can make at most that many {settings.nudges} in a day. "
+        f"{article(settings.nudge, capital=True)} is charged to the budget when it is proposed, as in the live "
+        "study; staff make them in the order of proposals, with a random order within a moment. One "
+        "that is not made on its day counts as unanswered; it is not made up for later.",
         f"What if: {settings.fewest:,} replications for each{_fewer_traced(settings)}. "
         "Agents believe what the file says; only the world changes.",
         f"Power: {plan.power.people:,} fresh participants, dropout included, are analysed as the study’s own record "

@@ -220,7 +220,7 @@ def sentences(found: Analysis) -> list[str]:
     clear = clear[(clear["kind"] != PRIMARY) & (clear["holm p"] < 0.05)]
     if not rest:
         return [*lines, "No secondary analysis gives an answer."]
-    some = f"{len(clear)} of their coefficients differ from 0."
+    some = f"{len(clear)} of their coefficients {'differs' if len(clear) == 1 else 'differ'} from 0."
     return [
         *lines,
         f"There are {len(rest)} secondary analyses; after adjusting for their number, "
