@@ -131,7 +131,7 @@ def test_replace_checks_again() -> None:
     """Keys of [study] can be replaced, and what does not fit is refused as in a file."""
     study = parse_study(BASE)
     assert study.replace(horizon=10, replicates=1).settings.study.horizon == 10
-    with pytest.raises(InputError, match=r"budgets in \[study\] holds 8; expected at most 5"):
+    with pytest.raises(InputError, match=r"budgets in \[study\] contains 8; expected at most 5"):
         study.replace(horizon=5)
     with pytest.raises(InputError, match=r"replicates in \[study\] is 0; expected a whole number >= 1"):
         study.replace(replicates=0)

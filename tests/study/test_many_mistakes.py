@@ -20,7 +20,7 @@ seed = -1                                       #! seed in [study] is -1
 horizon = 60
 decisions_per_day = 2
 actions = ["rest", "walk", "exercise"]
-budgets = [10, 80]                              #! budgets in [study] holds 80; expected at most 60
+budgets = [10, 80]                              #! budgets in [study] contains 80; expected at most 60
 replicats = 5                                   #! unknown key 'replicats' in [study]; did you mean 'replicates'?
 run_in_days = 40                                #! run_in_days in [study] is 40, which is 80 decisions
 
@@ -81,7 +81,7 @@ never_if = 'pain == "severe"'                   #! at character 9 is not one of 
 never_if = 'pian == "strong"'                   #! never_if of 'exercise': 'pian' at character 1 is not present
 when_unknown = "perhaps"                        #! when_unknown in [actions.exercise] is 'perhaps'
 
-[actions.run]                                   #! [actions.run] is no action in [study]
+[actions.run]                                   #! [actions.run] is not an action in [study]
 label = "Run"
 
 [nudge]
@@ -103,7 +103,7 @@ baseline = { site = ["Bern"], age = [40, 90] }  #! site in baseline of [particip
 [arms]
 nudges = { share = 2, policy = "PD9" }          #! policy of 'nudges' in [arms] is 'PD9'
 control = { policy = "never", recommender = "coin" }    #! control of [arms] lacks 'share' #! recommender of 'control'
-strata = ["age"]                                #! strata in [arms] names 'age', any number of a range
+strata = ["age"]                                #! strata in [arms] names 'age', a number in a range
 
 [probabilities]
 actions = 0.4                                   #! actions in [probabilities] is 0.4, and there are 3 actions
@@ -171,7 +171,7 @@ def test_the_value_of_a_misspelt_key_is_read() -> None:
     """A misspelt key is one mistake; its value is read as that of the key that was meant, unless it cannot be."""
     spelt, value = errors_of(edit(("budgets = [4, 8]", "budgts = [4, 80]")))
     assert spelt == "study.toml, line 7: unknown key 'budgts' in [study]; did you mean 'budgets'?"
-    assert value == "study.toml, line 7: budgets in [study] holds 80; expected at most 40, the horizon"
+    assert value == "study.toml, line 7: budgets in [study] contains 80; expected at most 40, the horizon"
     assert errors_of(edit(("budgets = [4, 8]", "budgts = 4"))) == [spelt]
     section, key = errors_of(edit(("[reward]", "[rewards]"), ("noise_sd = 0.2", "noise_sd = 0")))
     assert section == "study.toml, line 20: unknown section [rewards]; did you mean [reward]?"
@@ -250,10 +250,10 @@ MISTAKES = (
     Mistake(r"history = .*", 'history = { of = "nudges", summary = "sum" }', "has history without decisions or days"),
     below("[[policies]]", "every = 3", "every does not apply to kind"),
     # parts of the file that do not fit together
-    Mistake(r"budgets = .*", "budgets = [2000]", "budgets in [study] holds 2000; expected at most"),
+    Mistake(r"budgets = .*", "budgets = [2000]", "budgets in [study] contains 2000; expected at most"),
     Mistake(r"budget = .*", "budget = 2000", "budget in [serve] is 2000; expected at most"),
     Mistake(
-        r"formula = .*", 'formula = "action + joy"', "names 'joy', which is no variable", hides="unknown term|formla"
+        r"formula = .*", 'formula = "action + joy"', "names 'joy', which is not a variable", hides="unknown term|formla"
     ),
     Mistake(r'"intercept" = (.*)', r'"intercpt" = \1', "unknown term 'intercpt' in ["),
     Mistake(r'"time=evening" = (.*)', r'"time=evenin" = \1', "unknown term 'time=evenin' in ["),
@@ -261,7 +261,7 @@ MISTAKES = (
     Mistake(r'"pain=mild" = .*', '"pain=mild" = "much"', "'pain=mild' in [effects] is 'much'"),
     below("[effects]", '"action=nobody" = 0', "unknown term 'action=nobody' in [effects]"),
     below("[prior]", '"action=nobody" = { mean = 0, sd = 1 }', "unknown term 'action=nobody' in [prior]"),
-    Mistake(r"\[nudge\]", "[actions.nobody] #!\n\n[nudge]", "[actions.nobody] is no action in [study]"),
+    Mistake(r"\[nudge\]", "[actions.nobody] #!\n\n[nudge]", "[actions.nobody] is not an action in [study]"),
     Mistake(r"fallback = .*", 'fallback = "coffee"', "fallback in [serve] is 'coffee'"),
     Mistake(r"policy = .*", 'policy = "chance"', "policy in [serve] is 'chance'"),
     Mistake(r"response_rate = .*", "response_rate = { noon = 0.5 }", 'response_rate in [world] is {"noon": 0.5}'),

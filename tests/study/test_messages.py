@@ -122,7 +122,7 @@ WRONG = {
     ),
     "rate above one": (
         ("open_rate = 0.1", "open_rate = 1.1"),
-        "line 33: open_rate in [world] is 1.1; expected a probability, that a patient opens the app unasked",
+        "line 33: open_rate in [world] is 1.1; expected the probability that a patient opens the app unasked",
     ),
     "upside-down value range": (
         ("noise_sd = 0.2", "noise_sd = 0.2\nvalue_range = [2, 1]"),
@@ -180,7 +180,7 @@ WRONG = {
     ),
     "joint of the wrong size": (
         ("probabilities = [0.5, 0.25, 0.25]\n\n[contexts]\n", "\n[contexts]\njoint = [0.5, 0.5]\n"),
-        "line 17: joint in [contexts] has 2 numbers; expected 2 x 3 = 6, first variable slowest",
+        "line 17: joint in [contexts] contains 2 numbers; expected 2 x 3 = 6, first variable slowest",
     ),
     "joint of words": (
         ("probabilities = [0.5, 0.25, 0.25]\n\n[contexts]\n", '\n[contexts]\njoint = ["a"]\n'),
@@ -195,11 +195,11 @@ WRONG = {
     ),
     "formula with a wrong word": (
         ("action*stress", "action*stres"),
-        "line 21: formula in [reward] names 'stres', which is no variable; did you mean 'stress'?",
+        "line 21: formula in [reward] names 'stres', which is not a variable; did you mean 'stress'?",
     ),
     "formula that runs code": (
         ('"time + action*stress"', "'time + action + {__import__(\"os\")}'"),
-        "line 21: formula in [reward] has { \" }; expected variables, numbers and + - * / : ^ ( ) ,",
+        "line 21: formula in [reward] contains { \" }; expected variables, numbers and + - * / : ^ ( ) ,",
     ),
     "formula without action": (
         ("time + action*stress", "time + stress"),
@@ -217,7 +217,7 @@ WRONG = {
     ),
     "effect given twice": (
         ('"stress" = -0.3', '"stress:action=call" = 1'),
-        "line 30: [effects] has 'stress:action=call' and 'action=call:stress', which are the same term",
+        "line 30: [effects] contains 'stress:action=call' and 'action=call:stress', which are the same term",
     ),
     "instances that cannot differ": (
         ("seed = 3", "instances = 5"),
@@ -226,15 +226,15 @@ WRONG = {
     ),
     "budget beyond the horizon": (
         ("[4, 8]", "[4, 80]"),
-        "line 7: budgets in [study] holds 80; expected at most 40, the horizon",
+        "line 7: budgets in [study] contains 80; expected at most 40, the horizon",
     ),
     "fraction of a hard budget": (
         ("budgets = [4, 8]", 'budgets = [4.5]\nbudget_kind = "hard"'),
-        "line 7: budgets in [study] holds 4.5; a hard budget counts nudges, expected a whole number",
+        "line 7: budgets in [study] contains 4.5; a hard budget counts nudges, expected a whole number",
     ),
     "budget twice": (
         ("[4, 8]", "[4, 4]"),
-        "line 7: budgets in [study] holds 4 twice; expected different budgets",
+        "line 7: budgets in [study] contains 4 twice; expected different budgets",
     ),
     "policy without a budget": (
         ("budgets = [4, 8]\n", ""),
@@ -266,7 +266,7 @@ WRONG = {
     # words for people, and the live study
     "action that is none": (
         ("[contexts]", "[actions.wlak]\nlabel = 'Walk'\n[contexts]"),
-        "line 17: [actions.wlak] is no action in [study]; expected 'none', 'walk' or 'call'; did you mean 'walk'?",
+        "line 17: [actions.wlak] is not an action in [study]; expected 'none', 'walk' or 'call'; did you mean 'walk'?",
     ),
     "key of an action": (
         ("[contexts]", "[actions.walk]\nlabl = 'Walk'\n[contexts]"),
@@ -278,11 +278,11 @@ WRONG = {
     ),
     "minutes of a nudge": (
         ("[contexts]", "[nudge]\nminutes = 0\n[contexts]"),
-        "line 18: minutes in [nudge] is 0; expected a number > 0, the minutes of staff that one takes",
+        "line 18: minutes in [nudge] is 0; expected a number > 0, the minutes of staff time per nudge",
     ),
     "everyone drops out": (
         ("[contexts]", "[participants]\ndropout = 1.0\n[contexts]"),
-        "line 18: dropout in [participants] is 1.0; expected a share from 0 to less than 1",
+        "line 18: dropout in [participants] is 1.0; expected a number from 0 to less than 1",
     ),
     "times out of order": (
         ("[contexts]", "[schedule]\ntimes = ['18:00', '09:00']\n[contexts]"),

@@ -313,7 +313,7 @@ WRONG = {
     ),
     "lateness that is no number of steps": (
         ("reward_delay = 3", "reward_delay = 2.5"),
-        "line 48: reward_delay in [world] is 2.5; expected a whole number from 0 to 10000, the most steps a reward is",
+        "line 48: reward_delay in [world] is 2.5; expected a whole number from 0 to 10000, the longest delay of a",
     ),
     "word for pooled": (
         ("pooled = true", 'pooled = "yes"'),

@@ -60,7 +60,7 @@ def test_what_a_file_says_of_safety_and_people_is_in_it() -> None:
     assert "dr. who" in document
     assert any("why nobody needs a second factor" in line for line in gaps(document))
     bounded = written(EXAMPLE.replace("[reward]\n", "[reward]\nbounds = [0, 10]\n"))
-    assert "Outcomes outside of 0 to 10 are refused" in bounded
+    assert "Outcomes outside of 0 to 10 are rejected" in bounded
 
 
 def test_least_probabilities_are_those_in_force() -> None:

@@ -129,38 +129,38 @@ actions = 0.05
 
 
 def test_what_will_happen_is_said_in_words() -> None:
-    """When calls are allowed, for how many people staff suffice, what is forbidden, what can be estimated."""
+    """When calls are allowed, how many people staff can serve, what is forbidden, what can be estimated."""
     text = edit(("seed = 3", "seed = 3\nrun_in_days = 3"), ("noise_sd = 0.2", "noise_sd = 0.2\nbounds = [-1, 0.5]"))
     dated = SAFE.replace("planned = 12", "planned = 12\nfirst_day = 2026-12-01\nenrolment_days = 7")
     said = outlook(parse_study(text + dated + OUTLOOK))
     expected = [
-        "The first participants begin on Tuesday, 1 December 2026, the last are through on Saturday, 26 December 2026.",
-        "Participants are randomised 2 : 1 to calls, control, in permuted blocks of 6.",
+        "The first participants begin on Tuesday, 1 December 2026, the last finish on Saturday, 26 December 2026.",
+        "Participants are randomised 2 : 1 to calls and control, in permuted blocks of 6.",
         "A call is allowed at 6 of 14 decision points a week: 11:00 on weekdays and Saturday.",
         "No call is ever allowed at 19:00: outside staff hours, or in quiet hours.",
-        "In the first 3 days there are no calls; advice is every allowed action equally likely.",
+        "In the first 3 days there are no calls; all allowed actions are equally likely.",
         "One person gets at most 2 in any seven days and one in 48 hours.",
         "Staff can make 12 calls a week (2 a day on 6 days): with 4 per person that is enough for 8 people at a time.",
         "“call” is never recommended where stress is 3 or time is pm, at about 62% of decision points; between "
-        "contacts, when not all of it is known, it is forbidden at 100%, so it is recommended right after a contact "
-        "alone.",
+        "contacts, when not all of this is known, it is forbidden at 100%, so it is recommended only right after a "
+        "contact.",
         "The fallback, “walk”, is allowed at every moment.",
         "Every allowed action has a probability of at least 0.05: effects can be estimated.",
         "WARNING: calls are not randomised, so their effect cannot be estimated (kind = 'PACE' with [probabilities] "
         "nudge).",
-        "WARNING: 12 participants are few: with fewer than 20, intervals rest on little.",
+        "WARNING: 12 participants are few: with fewer than 20, intervals are unreliable.",
     ]
     assert said[: len(expected)] == expected
-    assert "of rewards lie beyond the bounds, [-1, 0.5], and are held to them" in said[-1]
+    assert "of rewards lie beyond the bounds, [-1, 0.5], and are clipped" in said[-1]
     assert outlook(parse_study(BASE)) == []
 
 
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        ("", "Where a nudge helps most, or nearly so, one is made, and is not made, with a probability of at "
-         "least 0.2: its effect there can be estimated."),
-        ("[probabilities]\nnudge = 0.1\n", "probability of at least 0.1"),
+        ("", "Where a nudge helps most, or nearly so, the probabilities of making and not making it are at least 0.2: "
+         "its effect there can be estimated."),
+        ("[probabilities]\nnudge = 0.1\n", "not making it are at least 0.1"),
         ("[probabilities]\nnudge = 0\n", "WARNING: nudges are not randomised, so their effect cannot be estimated"),
         ("[probabilities]\nactions = 0\n", "WARNING: actions are not randomised, so their effects cannot be estimated"),
     ],
@@ -171,7 +171,7 @@ def test_a_served_study_is_analysable_unless_its_file_says_otherwise(extra: str,
     text = "schema = 1\n" + edit(('kind = "PD2"\nscale = "adaptive"', 'kind = "PACE"')) + served + extra
     assert any(said in sentence for sentence in outlook(parse_study(text)))
     assert not any(
-        "probability of at least 0.2" in sentence
+        "not making it are at least 0.2" in sentence
         for sentence in outlook(parse_study(text.removeprefix("schema = 1\n")))
     )
 
@@ -180,7 +180,7 @@ def test_the_file_to_begin_with_is_analysable() -> None:
     """The example that pages begin with randomises nudges and actions when it is served, and `check` does not warn."""
     said = "\n".join(outlook(parse_study(example("stress-messages"))))
     assert "not randomised" not in said
-    assert "probability of at least 0.2" in said
+    assert "not making it are at least 0.2" in said
 
 
 def test_shares_are_those_of_the_moments_that_people_meet() -> None:
@@ -255,7 +255,7 @@ enrolment_days = 30
 def test_what_the_app_senses_counts_as_unknown_between_contacts() -> None:
     """Where a condition may be ignored while it is not known, check says that values from the phone count as such."""
     never = '\n[actions.call]\nnever_if = "stress == 3"\nwhen_unknown = "allow"\n'
-    assert "(what the app senses, stress, counts as unknown there)" in "\n".join(outlook(parse_study(BASE + never)))
+    assert "(stress, sensed by the app, counts as unknown there)" in "\n".join(outlook(parse_study(BASE + never)))
 
 
 def test_staff_hours_that_no_decision_meets_are_named() -> None:

@@ -69,10 +69,10 @@ WRONG = {
     "day": ("saturday =", "saterday =", 5, "unknown key 'saterday' in hours of [staff]; did you mean 'saturday'?"),
     "holiday": ('"2026-12-25"', '"2026-02-30"', 6, "holidays[0] in [staff] is '2026-02-30'; expected a list of dates"),
     "zone": ('"Europe/Berlin"', '"localtime"', 4, "timezone in [staff] is 'localtime'; expected a time zone"),
-    "quiet": ('["20:00", "08:00"]', '["20:00"]', 11, 'quiet in [nudge] is ["20:00"]; expected from when until when'),
+    "quiet": ('["20:00", "08:00"]', '["20:00"]', 11, 'quiet in [nudge] is ["20:00"]; expected start and end'),
     "share": ("share = 2", "share = 0", 21, "share in nudges of [arms] is 0; expected a whole number >= 1"),
     "key of an arm": ("share = 2", "shar = 2", 21, "unknown key 'shar' in nudges of [arms]; did you mean 'share'?"),
-    "one arm": ('control = { share = 1, policy = "never", recommender = "random" }\n', "", 20, "[arms] has only"),
+    "one arm": ('control = { share = 1, policy = "never", recommender = "random" }\n', "", 20, "[arms] contains only"),
     "no arm": ("block = 6", "blok = 6", 23, "unknown key 'blok' in [arms]; did you mean 'block'?"),
     "no table": ("block = 6", "size = 6", 23, "unknown key 'size' in [arms]; expected one of block, strata, or an arm"),
     "block": ("block = 6", "block = 7", 23, "block in [arms] is 7, and shares sum to 3; expected a multiple of 3"),
@@ -80,8 +80,8 @@ WRONG = {
     "recommender": ('"random"', '"coin"', 22, "recommender of 'control' in [arms] is 'coin'; expected 'linucb'"),
     "fixed": ('"random"', '"fixed"', 22, "'control' in [arms] has recommender = 'fixed'; expected action"),
     "strata": ('strata = ["site"]', 'strata = ["sit"]', 24, "strata in [arms] names 'sit'; expected 'site'"),
-    "range": ('strata = ["site"]', 'strata = ["age"]', 24, "strata in [arms] names 'age', any number of a range"),
-    "baseline": ("site =", "stress =", 18, "baseline of [participants] has 'stress', and so has [variables.stress]"),
+    "range": ('strata = ["site"]', 'strata = ["age"]', 24, "strata in [arms] names 'age', a number in a range"),
+    "baseline": ("site =", "stress =", 18, "baseline of [participants] contains 'stress', as does [variables.stress]"),
     "too probable": ("actions = 0.1", "actions = 0.4", 27, "actions in [probabilities] is 0.4, and there are 3"),
     "update": ('"day"', '"dayly"', 31, "update in [learning] is 'dayly'; expected 'each reward', 'day' or 'week'"),
     "prior": ('"action=walk"', '"action=wolk"', 34, "unknown term 'action=wolk' in [prior]; did you mean 'action"),
@@ -230,7 +230,7 @@ def test_baseline_variables_enter_where_they_are_named() -> None:
     assert problem.visibility["site"] == "public"
     assert len(problem.public_levels()) == 4
     (found,) = errors_of(named.replace("site", "sites") + baseline)
-    assert "formula in [reward] names 'sites', which is no variable; did you mean 'site'?" in found
+    assert "formula in [reward] names 'sites', which is not a variable; did you mean 'site'?" in found
 
 
 def test_priors_are_what_agents_start_from() -> None:

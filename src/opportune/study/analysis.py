@@ -19,10 +19,15 @@ class PrimaryTable(Table):
     )
     outcome: Words = Field(default="reward", description="a column of decisions.csv with numbers")
     lag: int = Field(
-        default=1, ge=1, le=10_000, description="a whole number >= 1, the decision points over which outcomes are mean"
+        default=1,
+        ge=1,
+        le=10_000,
+        description="a whole number >= 1, the decision points over which outcomes are averaged",
     )
-    controls: Words | None = Field(default=None, description="a formula of what is known before the decision")
-    moderators: Words = Field(default="1", description="a formula of what the effect may depend on, '1' for none")
+    controls: Words | None = Field(default=None, description="a formula of columns known before the decision")
+    moderators: Words = Field(
+        default="1", description="a formula of columns on which the effect may depend, '1' for none"
+    )
     reference: Words | None = Field(default=None, description="the action or arm that others are compared with")
 
 

@@ -171,7 +171,7 @@ class Study:
         if beyond:
             checks.warn(
                 f"{self.source}: effects have a norm of up to {max(norms):.4g}, in {beyond} of {len(norms)} instances "
-                f"beyond theta_bound = {given:g} in [reward], which agents go by; expected at least that norm"
+                f"beyond theta_bound = {given:g} in [reward], which agents rely on; expected at least that norm"
             )
 
     def policies(self) -> list[Policy]:

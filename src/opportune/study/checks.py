@@ -172,7 +172,7 @@ def _check_joint_numbers(study: "Study", joint: list[Any]) -> Errors:
         return
     if given.shape not in {sizes, (math.prod(sizes),)}:
         shape = " x ".join(map(str, given.shape))
-        yield place, f"joint in [contexts] has {shape} numbers; expected {expected}, first variable slowest"
+        yield place, f"joint in [contexts] contains {shape} numbers; expected {expected}, first variable slowest"
         return
     try:
         checks.probabilities("joint in [contexts]", given.ravel(), given.size)
@@ -208,7 +208,7 @@ def _check_people(study: "Study") -> Errors:
 def _check_named_action(study: "Study", name: str) -> Errors:
     actions = study.settings.study.actions
     if name not in actions:
-        text = f"[actions.{name}] is no action in [study]"
+        text = f"[actions.{name}] is not an action in [study]"
         yield ("actions", name), f"{text}; expected {one_of(actions)}{did_you_mean(name, actions)}"
 
 

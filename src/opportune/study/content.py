@@ -41,7 +41,7 @@ def content_errors(content: dict[str, Any]) -> Iterator[Error]:
         name = ".".join(str(part) for part in place)
         for text, lines in ((place[-1], False), (value, place[-1] in SEVERAL_LINES)):
             if isinstance(text, str) and (reason := _wrong_text(text, lines=lines)):
-                yield place, f"{checks.brief(name)} has the text {show(text)}; expected {reason}"
+                yield place, f"{checks.brief(name)} contains the text {show(text)}; expected {reason}"
         if isinstance(value, int | float) and checks.LARGEST < abs(value) < math.inf:
             yield place, f"{name} is {checks.brief(value)}; expected a number of at most {checks.LARGEST:g} in size"
 

@@ -55,7 +55,7 @@ def _check_effect(key: str, terms: Terms, near: set[str], seen: dict[str, str]) 
         near.add(guess)
         yield ("effects", key), f"unknown term {key!r} in [effects]; {hint}"
     elif same != key:
-        yield ("effects", key), f"[effects] has {same!r} and {key!r}, which are the same term"
+        yield ("effects", key), f"[effects] contains {same!r} and {key!r}, which are the same term"
 
 
 def check_instances(study: "Study") -> Errors:
@@ -88,4 +88,4 @@ def _check_prior_of(key: str, terms: Terms, seen: dict[str, str]) -> Errors:
     if term != REST and term not in map(normal_term, terms.known):
         yield ("prior", key), f"unknown term {key!r} in [prior]; {nearest_term(key, terms.known)[0]}"
     elif same != key:
-        yield ("prior", key), f"[prior] has {same!r} and {key!r}, which are the same term"
+        yield ("prior", key), f"[prior] contains {same!r} and {key!r}, which are the same term"

@@ -13,7 +13,7 @@ WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", 
 GROUPS = {"every_day": range(7), "weekdays": range(5), "weekend": range(5, 7)}
 """Names for several weekdays. A weekday's own name overrides them, and a smaller group overrides a larger one."""
 NAMES = (*GROUPS, *WEEKDAYS)
-EXPECTED_TIMES = "from and to, such as ['09:00', '17:00'], or several of these in order"
+EXPECTED_TIMES = "start and end, such as ['09:00', '17:00'], or several such pairs in order"
 
 Spans = tuple[tuple[int, int], ...]
 """Pairs of start and end in minutes after midnight; 24:00 is 1440. The end is excluded."""
@@ -24,7 +24,7 @@ def minutes_of(text: str) -> int:
     if text == "24:00":
         return DAY
     if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text):
-        raise InputError(f"{text!r} is no time of day; expected one such as '09:00'")
+        raise InputError(f"{text!r} is not a time of day; expected one such as '09:00'")
     return int(text[:2]) * 60 + int(text[3:])
 
 

@@ -39,7 +39,7 @@ def parse_study(text: str, *, source: str = "study.toml") -> Study:
     """Read and check the text of a study file; errors call it `source`."""
     source = str(checks.path("source", source))
     if not isinstance(text, str):
-        raise InputError(f"text is {checks.brief(text)}; expected that of a study file")
+        raise InputError(f"text is {checks.brief(text)}; expected the text of a study file")
     reading = read(parse_toml(source, text))
     study = Study(source=source, text=text, settings=reading.settings)
     found, waiting = find_errors(study)

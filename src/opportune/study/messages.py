@@ -119,7 +119,7 @@ def _wrong_value(place: Place, content: Mapping[str, Any]) -> str:
     if is_named(str(known[0])) and len(known) == 2:
         return f"{known[1]} in [{known[0]}] is {show(value)}; expected a table [{known[0]}.{known[1]}]"
     if known[0] == "policies" and len(known) == 2:
-        return f"policies holds {show(value)}; expected {expected(StudyFile, 'policies')}"
+        return f"policies contains {show(value)}; expected {expected(StudyFile, 'policies')}"
     table, depth = table_of(known)
     name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in known[depth:]).lstrip(".")
     field = next(str(part) for part in known[depth:])

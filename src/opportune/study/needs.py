@@ -54,13 +54,13 @@ def _assumed_in_planning(study: Study) -> Iterator[str]:
     settings = study.settings
     drawn = any(effect.drawn for effect in settings.effects.values())
     if study.has_truth and not drawn:
-        yield "every effect in [effects] is a number: participants are alike, and intervals know of chance alone"
+        yield "every effect in [effects] is a number: participants are alike, and intervals reflect chance alone"
     if settings.participants.planned is None:
         yield "no planned in [participants]: 100"
     if not settings.study.budgets:
         yield "no budgets in [study]: 5 numbers from 0 to 20% of the decisions"
     if settings.participants.dropout == 0.0:
-        yield "no dropout in [participants]: 0, and 20% where the report asks what if they drop out"
+        yield "no dropout in [participants]: 0, and 20% in the report's scenario with dropout"
     if settings.reward.unit is None:
         yield "no unit in [reward]: 'points'"
     if settings.nudge.minutes is None:
@@ -87,13 +87,13 @@ def _lacks_live(study: Study) -> Iterator[str]:
             yield "value_range in [reward], which scale = 'range' divides by"
     for name, variable in settings.variables.items():
         if variable.visibility == "reported" and variable.question is None:
-            yield f"question in [variables.{name}], what participants are asked"
+            yield f"question in [variables.{name}], which participants are asked"
 
 
 def _assumed_live(study: Study) -> Iterator[str]:
     settings = study.settings
     if study.has_truth and settings.reward.theta_bound is None:
-        yield "no theta_bound in [reward]: from [effects], as if they were right"
+        yield "no theta_bound in [reward]: from [effects], as if these were true"
     if settings.schedule.times is None:
         yield "no times in [schedule]: decisions are made when the app asks"
     if "timezone" not in settings.schedule.model_fields_set:
@@ -106,4 +106,4 @@ def _assumed_live(study: Study) -> Iterator[str]:
         yield f"no fallback in [serve]: {settings.study.actions[0]!r}, the first action"
     unnamed = [a for a in settings.study.actions if a not in settings.actions or settings.actions[a].label is None]
     if unnamed:
-        yield f"no label in [actions.NAME] for {', '.join(unnamed)}: people read these names"
+        yield f"no label in [actions.NAME] for {', '.join(unnamed)}: people see the names"

@@ -49,7 +49,7 @@ def _enrolment(study: "Study") -> Iterator[str]:
     if settings.participants.first_day is None:
         return
     first = begin_dates(settings, 1)[0]
-    yield f"The first participants begin on {_day(first)}, the last are through on {_day(_last_day(study))}."
+    yield f"The first participants begin on {_day(first)}, the last finish on {_day(_last_day(study))}."
 
 
 def _last_day(study: "Study") -> dt.date:
@@ -65,7 +65,7 @@ def _arms(study: "Study") -> Iterator[str]:
     if arms is None:
         return
     shares = " : ".join(str(arm.share) for arm in arms.named.values())
-    names = ", ".join(arms.named)
+    names = " and ".join(arms.named) if len(arms.named) == 2 else ", ".join(arms.named)
     strata = f", separately by {' and '.join(arms.strata)}" if arms.strata else ""
     yield f"Participants are randomised {shares} to {names}, in permuted blocks of {arms.block_size}{strata}."
 
@@ -119,8 +119,8 @@ def _allowed(study: "Study") -> Iterator[str]:
             made = f"no decision point lets {article(nudge.name)} be made then"
             yield f"Staff hours on {days} are not used: {made}."
     if settings.study.run_in_days:
-        how = "every allowed action equally likely" if settings.study.run_in == "equal" else "always the fallback"
-        yield f"In the first {settings.study.run_in_days} days there are no {nudge.several}; advice is {how}."
+        how = "all allowed actions are equally likely" if settings.study.run_in == "equal" else "advice is the fallback"
+        yield f"In the first {settings.study.run_in_days} days there are no {nudge.several}; {how}."
     caps = [f"{nudge.per_week} in any seven days"] if nudge.per_week else []
     caps += [f"one in {nudge.least_hours_between:g} hours"] if nudge.least_hours_between else []
     if caps:
@@ -185,12 +185,12 @@ def _forbidden(study: "Study") -> Iterator[str]:
         whole, blind = (float(sample.weights @ sample.forbidden[view][:, a]) for view in (WHOLE, PUBLIC_PART))
         text += f", at about {whole:.0%} of decision points"
         if table.when_unknown == "forbid":
-            text += f"; between contacts, when not all of it is known, it is forbidden at {blind:.0%}"
-            text += ", so it is recommended right after a contact alone" if blind > ALWAYS > whole else ""
+            text += f"; between contacts, when not all of this is known, it is forbidden at {blind:.0%}"
+            text += ", so it is recommended only right after a contact" if blind > ALWAYS > whole else ""
         elif table.when_unknown == "allow":
-            text += f"; between contacts it is forbidden at {blind:.0%}, and may be recommended where it is not known"
+            text += f"; between contacts it is forbidden at {blind:.0%}, and may be recommended where this is unknown"
             sensed = [variable_name(settings, found) for found in _sensed(study, table.never_if or "")]
-            text += f" (what the app senses, {' and '.join(sensed)}, counts as unknown there)" if sensed else ""
+            text += f" ({' and '.join(sensed)}, sensed by the app, counts as unknown there)" if sensed else ""
         yield f"{text}."
     if forbidden:
         yield f"The fallback, {_action(study, study.fallback)}, is allowed at every moment."
@@ -249,8 +249,8 @@ def _randomised(study: "Study") -> Iterator[str]:
         yield "WARNING: actions are not randomised, so their effects cannot be estimated ([probabilities] actions)."
     revealer = policy.revealer
     if isinstance(revealer, Pace) and revealer.by_candidates:
-        text = f"Where {article(nudge.name)} helps most, or nearly so, one is made, and is not made, with a probability"
-        yield f"{text} of at least {revealer.least:g}: its effect there can be estimated."
+        text = f"Where {article(nudge.name)} helps most, or nearly so, the probabilities of making and not making it"
+        yield f"{text} are at least {revealer.least:g}: its effect there can be estimated."
     elif revealer.randomised:
         yield (
             f"A coin is mixed in: the effect of {article(nudge.name)} can be estimated where the probability it leaves "
@@ -261,7 +261,7 @@ def _randomised(study: "Study") -> Iterator[str]:
         yield f"WARNING: {nudge.several} are not randomised, so their effect cannot be estimated ({how})."
     planned = study.settings.participants.planned
     if planned is not None and planned < FEW:
-        yield f"WARNING: {planned} participants are few: with fewer than {FEW}, intervals rest on little."
+        yield f"WARNING: {planned} participants are few: with fewer than {FEW}, intervals are unreliable."
 
 
 def _clipped(study: "Study") -> Iterator[str]:
@@ -276,19 +276,19 @@ def _clipped(study: "Study") -> Iterator[str]:
     low, high = reward.bounds or (-math.inf, math.inf)
     if reward.family == "binary":
         beyond = ((means < 0.0) | (means > 1.0)).astype(np.float64)
-        text = "of rewards have a mean below 0 or above 1, which is held to that as it is a probability"
+        text = "of rewards have a mean below 0 or above 1, which is clipped as it is a probability"
     elif reward.family == "count":
         low = max(low, 0.0)
         beyond = _below(low - 0.5, means, sd) + 1.0 - _below(high + 0.5, means, sd)  # counts are rounded
         where = f"below {low:g}" if math.isinf(high) else f"outside {low:g} to {high:g}"
-        text = f"of counts would lie {where}, and are held to that"
+        text = f"of counts would lie {where}, and are clipped"
     else:
         beyond = _below(low, means, sd) + 1.0 - _below(high, means, sd)
-        text = f"of rewards lie beyond the bounds, [{low:g}, {high:g}], and are held to them"
+        text = f"of rewards lie beyond the bounds, [{low:g}, {high:g}], and are clipped"
     allowed = ~sample.forbidden[WHOLE]
     share = float(sample.weights @ ((beyond * allowed).sum(axis=1) / allowed.sum(axis=1)))
     warning = "WARNING: " if share > CLIPPED else ""
-    tail = "; effects look smaller than they are where that happens" if share > CLIPPED else ""
+    tail = "; this makes effects look smaller than they are" if share > CLIPPED else ""
     yield f"{warning}About {share:.1%} {text}{tail}."
 
 

@@ -16,13 +16,13 @@ _TIMES = "a list of times of day in order, such as ['09:00', '18:30']"
 class ActionTable(Table):
     """[actions.NAME]: an action's label and description, and when it is forbidden."""
 
-    label: Words | None = Field(default=None, description="a text, what people read")
+    label: Words | None = Field(default=None, description="a text, shown to people")
     description: Words | None = Field(default=None, description="a text for staff and reports")
     never_if: Words | None = Field(
         default=None, description="a condition, such as 'pain == \"strong\" or day < 3', under which it is forbidden"
     )
     when_unknown: Literal["forbid", "allow"] | None = Field(
-        default=None, description="'forbid' or 'allow', what holds where never_if asks for something unknown"
+        default=None, description="'forbid' or 'allow', for moments at which something in never_if is unknown"
     )
 
     def mistakes(self) -> Mistakes:
@@ -36,8 +36,8 @@ class NudgeTable(Table):
 
     name: Words = Field(default="nudge", description="a word for one nudge, such as 'call'")
     plural: Words | None = Field(default=None, description="the word for several, such as 'calls'")
-    minutes: float | None = Field(default=None, gt=0.0, description="a number > 0, the minutes of staff that one takes")
-    per_day: int | None = Field(default=None, ge=1, description="a whole number >= 1, the most that staff can do a day")
+    minutes: float | None = Field(default=None, gt=0.0, description="a number > 0, the minutes of staff time per nudge")
+    per_day: int | None = Field(default=None, ge=1, description="a whole number >= 1, the most nudges per day")
     answer_minutes: float = Field(
         default=120.0,
         gt=0.0,
@@ -49,13 +49,13 @@ class NudgeTable(Table):
         default=None, ge=1, le=1000, description="a whole number >= 1, the most for one person in any seven days"
     )
     least_hours_between: float | None = Field(
-        default=None, gt=0.0, le=8760.0, description="a number > 0, the hours between two for the same person"
+        default=None, gt=0.0, le=8760.0, description="a number > 0, the least hours between two for the same person"
     )
     least_window: float = Field(
         default=15.0,
         ge=0.0,
         le=1440.0,
-        description="a number of minutes from 0 to 1440; with less left of staff hours, no nudge is made",
+        description="a number from 0 to 1440, the shortest answer window in minutes",
     )
 
     def mistakes(self) -> Mistakes:
@@ -85,20 +85,20 @@ class ParticipantsTable(Table):
     """[participants]: their number, when they begin, how many leave early, and what is known at enrolment."""
 
     planned: int | None = Field(
-        default=None, ge=1, le=1_000_000, description="a whole number from 1 to 1000000, the participants in all"
+        default=None, ge=1, le=1_000_000, description="a whole number from 1 to 1000000, the number of participants"
     )
     enrolment_days: int = Field(
-        default=1, ge=1, le=36_500, description="a whole number >= 1, the days over which they begin, evenly"
+        default=1, ge=1, le=36_500, description="a whole number >= 1, the days over which participants begin"
     )
     dropout: float = Field(
         default=0.0,
         ge=0.0,
         lt=1.0,
-        description="a share from 0 to less than 1, of participants who leave before the end",
+        description="a number from 0 to less than 1, the share of participants who leave early",
     )
-    first_day: Date | None = Field(default=None, description=f"{DATE}, on which the first ones begin")
+    first_day: Date | None = Field(default=None, description=f"{DATE}, on which the first participants begin")
     baseline: dict[str, Annotated[list[Any], AfterValidator(_check_baseline), PASS_WRONG]] = Field(
-        default={}, description="a table of what is known of each at enrolment, { site = ['A', 'B'], age = [18, 90] }"
+        default={}, description="a table of variables known at enrolment, such as { site = ['A', 'B'], age = [18, 90] }"
     )
 
 
@@ -107,7 +107,7 @@ class ScheduleTable(Table):
 
     times: Annotated[list[str], Field(min_length=1)] | None = Field(default=None, description=_TIMES)
     timezone: str = Field(default="UTC", description=ZONE)
-    first: Weekdays | None = Field(default=None, description="a weekday, on which the study begins, such as 'Monday'")
+    first: Weekdays | None = Field(default=None, description="the weekday on which the study begins, such as 'Monday'")
 
     def mistakes(self) -> Mistakes:
         """Times must be in order, and the time zone must be known."""
@@ -142,10 +142,11 @@ class RedcapTable(Table):
         description="the address of REDCap's API, 'https://.../api/'",
     )
     push: list[Literal["participants", "decisions"]] = Field(
-        default=["participants", "decisions"], description="a list of 'participants' and 'decisions', what is written"
+        default=["participants", "decisions"],
+        description="a list of 'participants' and 'decisions', the records to write",
     )
     enrol: RedcapField | None = Field(
-        default=None, description=f"{FIELD}: records in which it is 1 are enrolled; without it nobody is"
+        default=None, description=f"{FIELD}: records in which it is 1 are enrolled, none without it"
     )
     record: RedcapField = Field(default="record_id", description=f"{FIELD}, which names the record")
     event: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,100}$")] | None = Field(
@@ -153,7 +154,7 @@ class RedcapTable(Table):
     )
     timezone: RedcapField | None = Field(default=None, description=f"{FIELD}, which holds the time zone")
     baseline: dict[str, RedcapField] = Field(
-        default={}, description="a table, { age = 'age_years' }, of fields in REDCap that are called otherwise"
+        default={}, description="a table such as { age = 'age_years' }, of fields in REDCap with other names"
     )
 
 
@@ -164,39 +165,39 @@ class ServeTable(Table):
     budget: float | None = Field(default=None, gt=0.0, description="a number > 0, for each participant")
     fallback: str | None = Field(default=None, description="the name of an action in [study]")
     silent_hours: float = Field(
-        default=24.0, gt=0.0, description="a number > 0, the hours without a decision after which there is an alert"
+        default=24.0, gt=0.0, description="a number > 0, the hours without a decision before an alert"
     )
     nudges_by: Literal["staff", "app"] = Field(
         default="staff", description="'staff' or 'app', who shows nudges to participants"
     )
     second_factor: Literal["admins", "everyone", "nobody"] = Field(
-        default="admins", description="'admins', 'everyone' or 'nobody', who must have a second factor to sign in"
+        default="admins", description="'admins', 'everyone' or 'nobody', the people who need a second factor to sign in"
     )
     contact_url: str | None = Field(
         default=None,
         pattern=r"^https?://\S+$",
-        description="an address with {participant}, 'https://.../{participant}', where staff find whom to contact",
+        description="an address with {participant}, 'https://.../{participant}', where staff find contact details",
     )
     on_call: HoursTable | None = Field(
         default=None,
-        description="a table such as { weekdays = ['09:00', '17:00'] }, when to write that calls wait and nobody looks",
+        description="a table such as { weekdays = ['09:00', '17:00'] }, when unattended calls are reported",
     )
     unblinded: list[Words] = Field(
-        default=[], description="a list of people by account name, who see probabilities and coins"
+        default=[], description="a list of account names, the people who see probabilities and coins"
     )
     app_webhook: str | None = Field(
         default=None,
         pattern=r"^https?://\S+$",
-        description="an address, 'https://...', of the app's server, which is told what happens to participants",
+        description="an address, 'https://...', of the app's server, which gets messages about participants",
     )
     webhook: str | None = Field(
-        default=None, pattern=r"^https?://\S+$", description="an address, 'https://...', that alerts are sent to"
+        default=None, pattern=r"^https?://\S+$", description="an address, 'https://...', to which alerts are sent"
     )
     mail: list[Annotated[str, Field(pattern=r"^[^@\s,]+@[^@\s,]+$")]] = Field(
-        default=[], description="a list of e-mail addresses that alerts are sent to, such as ['team@example.org']"
+        default=[], description="a list of e-mail addresses to which alerts are sent, such as ['team@example.org']"
     )
     messages: list[Literal["call", "settled"]] = Field(
-        default=[], description="a list of 'call' and 'settled', of what else the webhook and the mail tell"
+        default=[], description="a list of 'call' and 'settled', further events to send by webhook and mail"
     )
 
     def mistakes(self) -> Mistakes:

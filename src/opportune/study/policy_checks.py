@@ -36,7 +36,7 @@ def _check_amounts(study: "Study", place: Place, table: StudyTable | PolicyTable
     """Check each budget of a list."""
     amounts = table.budgets or []
     for j, amount in enumerate(amounts):
-        text = f"budgets in {section_of(place)} holds {amount:g}"
+        text = f"budgets in {section_of(place)} contains {amount:g}"
         if amount < LEAST_BUDGET:
             yield (*place, j), f"{text}; expected at least {LEAST_BUDGET:g}"
         elif amount in amounts[:j]:
@@ -98,8 +98,8 @@ def _check_whole_policy(study: "Study", i: int, entry: PolicyTable) -> Errors:
 
 def _check_rotation(i: int, entry: PolicyTable) -> Errors:
     if entry.unknown == "optimistic" and entry.rotate:
-        text = "rotate goes with unknown = 'plugin'"
-        yield ("policies", i, "rotate"), f"{text}; expected one of the two to be left out"
+        text = "rotate needs unknown = 'plugin'"
+        yield ("policies", i, "rotate"), f"{text}; expected one of the two keys to be left out"
 
 
 def _check_optimism(study: "Study", i: int, entry: PolicyTable) -> Errors:

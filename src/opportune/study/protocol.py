@@ -53,7 +53,7 @@ def _title(study: Study, settings: StudyFile) -> Iterator[str]:
     general = settings.study
     fingerprint = hashlib.sha256(study.text.encode()).hexdigest()
     yield f"# {general.name}: the algorithm in the trial"
-    yield "Made from the study file. Numbers in brackets are items of SPIRIT 2013 and of its extension SPIRIT-AI 2020."
+    yield "From the study file. Numbers in brackets are items of SPIRIT 2013 and of its extension SPIRIT-AI 2020."
     yield f"""## Version (SPIRIT-AI 11a i)
 
 | | |
@@ -62,11 +62,11 @@ def _title(study: Study, settings: StudyFile) -> Iterator[str]:
 | software | Opportune {__version__}, algorithm version {ALGORITHM} |
 | policy | {_policy(settings)} |"""
     yield (
-        "The study file is frozen at launch; its hash stands in every event of the record. Changes are "
+        "The study file is frozen at launch; every event of the record contains its hash. Changes are "
         "amendments, with a "
         "reason and a date. The policy, what it knows, the budget and the number of participants cannot be "
-        "changed under "
-        "way. The study stays on one version of the algorithm to its end."
+        "changed during "
+        "the study. It stays on one version of the algorithm to its end."
     )
 
 
@@ -89,8 +89,8 @@ def _purpose(settings: StudyFile) -> Iterator[str]:
     yield "## Intended use (SPIRIT-AI 1, 6a)"
     yield (
         f"At each decision point the algorithm decides whether a participant gets {article(nudge.name)}, and which of "
-        f"{len(actions)} recommendations to give. {article(nudge.name, capital=True)} that is answered makes known "
-        "what only the participant knows, and lets the recommendation follow what was learned meanwhile; without one "
+        f"{len(actions)} recommendations to give. {article(nudge.name, capital=True)} that is answered reveals "
+        "what only the participant knows, and updates the recommendation to everything learned meanwhile; without one "
         "the last advice stands."
     )
     yield "\n".join(["| recommendation | what people read | never given |", "|---|---|---|", *_actions(settings)])
@@ -125,7 +125,7 @@ def _inputs(settings: StudyFile) -> Iterator[str]:
     yield "\n".join(["| variable | known | values | label or question |", "|---|---|---|---|", *rows])
     yield (
         "*Public* variables are known to all. *Sensed* ones are known to the algorithm at every decision point, and to "
-        "the recommendation only after contact. *Reported* ones are known to nobody before the participant tells them."
+        "the recommendation only after contact. *Reported* ones are known to nobody before participants report them."
     )
     yield gap("how each sensed variable is measured, by which devices, and how it was validated")
 
@@ -153,8 +153,8 @@ def _bad_inputs(settings: StudyFile) -> Iterator[str]:
     yield (
         f"- A sensed value is missing, or the participant is unavailable: no {settings.nudge.name}, the last advice "
         "stands, nothing is learned; the reason is on record.\n"
-        "- Values that the file does not allow are refused, and nothing of them is stored.\n"
-        f"- An outcome is waited for during {reward.wait_hours:g} hours; then "
+        "- Invalid values are rejected and not stored.\n"
+        f"- An outcome may arrive within {reward.wait_hours:g} hours; after that "
         + (
             "it is skipped, and nothing is learned from that decision."
             if reward.default is None
@@ -162,8 +162,8 @@ def _bad_inputs(settings: StudyFile) -> Iterator[str]:
         )
         + "\n- Outcomes outside of "
         + (gap("`bounds` in [reward]") if reward.bounds is None else f"{reward.bounds[0]:g} to {reward.bounds[1]:g}")
-        + " are refused.\n"
-        f"- A participant from whom nothing is heard for {serve.silent_hours:g} hours raises an alert.\n"
+        + " are rejected.\n"
+        f"- A participant without a decision for {serve.silent_hours:g} hours raises an alert.\n"
         "- Corrections by staff, with a reason, keep the first value on record; decisions that were made stay."
     )
 
@@ -176,7 +176,7 @@ def _decisions(settings: StudyFile) -> Iterator[str]:
     yield "## Output, and how it contributes to decisions (SPIRIT-AI 11a v, vi)"
     yield f"Decisions are made at {times}, by each participant's clock ({schedule.timezone} unless enrolled otherwise)."
     limits = [
-        f"answers are waited for during {nudge.answer_minutes:g} minutes",
+        f"answers count for {nudge.answer_minutes:g} minutes",
         *([] if nudge.quiet is None else [f"none from {nudge.quiet[0]} to {nudge.quiet[1]}"]),
         *([] if nudge.per_week is None else [f"at most {nudge.per_week} for one person in seven days"]),
         *([] if nudge.least_hours_between is None else [f"{nudge.least_hours_between:g} hours between two"]),
@@ -195,10 +195,7 @@ def _randomisation(settings: StudyFile) -> Iterator[str]:
     else:
         shares = ", ".join(f"{name} {arm.share}" for name, arm in settings.arms.named.items())
         strata = ", ".join(settings.arms.strata) or "none"
-        yield (
-            f"Arms by share: {shares}. Permuted blocks of {settings.arms.block or 'the sum of shares'}, strata: "
-            f"{strata}."
-        )
+        yield (f"Arms by share: {shares}. Permuted blocks of {settings.arms.block_size}, strata: {strata}.")
     yield (
         "Every coin and every allocation follows from a secret seed, made at launch from the operating system's "
         "randomness "

@@ -55,15 +55,15 @@ class StudyTable(Table):
     )
     budget_kind: Literal["expected", "hard"] = Field(default="expected", description="'expected' or 'hard'")
     budget_shared: bool = Field(
-        default=False, description="true (participants share what they have together) or false (one budget each)"
+        default=False, description="true (participants share one budget) or false (one budget each)"
     )
     trace: bool = Field(default=True, description="true (keep every step) or false (keep totals only)")
     run_in_days: int = Field(
-        default=0, ge=0, le=3660, description="a whole number >= 0, the days before the first nudge may be made"
+        default=0, ge=0, le=3660, description="a whole number >= 0, the days before the first nudge is allowed"
     )
     run_in: Literal["equal", "fixed"] = Field(
         default="equal",
-        description="'equal' (actions by equal coins) or 'fixed' (the fallback), what is recommended in the run-in",
+        description="'equal' (allowed actions equally likely) or 'fixed' (the fallback), the advice in the run-in",
     )
     language: str = Field(
         default="en",
@@ -104,18 +104,18 @@ class RewardTable(Table):
     )
     delta: float = Field(default=0.05, gt=0.0, lt=1.0, description="a number between 0 and 1")
     unit: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="a word for what rewards count, such as 'minutes'"
+        default=None, description="the unit of rewards, such as 'minutes'"
     )
     family: Literal["gaussian", "binary", "count"] = Field(
         default="gaussian", description="'gaussian', 'binary' or 'count', how simulated rewards are drawn"
     )
     bounds: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
-        default=None, description="[lowest, highest] reward that can be right"
+        default=None, description="[lowest, highest] valid reward"
     )
     wait_hours: float = Field(
-        default=72.0, gt=0.0, description="a number > 0, the hours after which a reward is no longer waited for"
+        default=72.0, gt=0.0, description="a number > 0, the hours after which a missing reward expires"
     )
-    default: float | None = Field(default=None, description="a number, taken for a reward that never comes")
+    default: float | None = Field(default=None, description="a number, used for a reward that has expired")
 
     def mistakes(self) -> Mistakes:
         """Bounds must be in order, and other keys must agree with them."""
@@ -197,8 +197,8 @@ class PolicyTable(Table):
     unknown: Literal["plugin", "optimistic"] = Field(default="plugin", description="'plugin' or 'optimistic'")
     pooled: bool | Literal["partial"] = Field(
         default=False,
-        description="true (all instances learn one model), false (one each) or 'partial' (one each, learned towards "
-        "what all have in common)",
+        description="true (all instances learn one model), false (one each) or 'partial' (one each, shrunk towards a "
+        "common one)",
     )
     rotate: bool = Field(default=False, description="true or false")
     kappa: Annotated[float, Field(ge=0.0, le=1e6)] = Field(default=1.0, description="a number >= 0")
@@ -349,6 +349,6 @@ class StudyFile(Table):
     probabilities: ProbabilitiesTable = Field(default=ProbabilitiesTable(), description="a table [probabilities]")
     learning: LearningTable = Field(default=LearningTable(), description="a table [learning]")
     prior: dict[str, PriorEffect] = Field(
-        default={}, description="a table [prior] with what is supposed beforehand of terms, { mean = ..., sd = ... }"
+        default={}, description="a table [prior] with the prior mean and sd of terms, { mean = ..., sd = ... }"
     )
     analysis: AnalysisTable = Field(default=AnalysisTable(), description="a table [analysis]")

@@ -32,8 +32,8 @@ def _study(a: Answers) -> str:
     return f"""\
 # A study for Opportune. `opportune check` says what each command needs of it and
 # what will happen, `opportune plan` how many {a["nudge"]}s are worth it, `opportune
-# simulate` compares policies. What is marked GUESS decides the answers: put in
-# what you know, or let `opportune calibrate` estimate it from pilot data.
+# simulate` compares policies. Values marked GUESS decide the answers: replace them
+# by what you know, or let `opportune calibrate` estimate them from pilot data.
 
 schema = 1
 
@@ -52,7 +52,7 @@ replicates = 20                 # runs of each
 def _variables(a: Answers) -> str:
     parts = [
         """\
-# What can be known of a moment:
+# What is known at a moment:
 #   public    always seen by all,
 #   sensed    seen by the app, which picks the moments that are worth a nudge,
 #   reported  known once the participant answers.
@@ -93,8 +93,8 @@ formula = {_text(formula)}
 noise_sd = {a["noise"]:g}                  # GUESS: how much it varies from time to time
 unit = {_text(a["unit"])}
 
-# The truth as you suppose it, in {a["unit"]}, compared with {_text(a["actions"][0])} and with the
-# first level of each variable. Each participant's own is drawn: {{ mean, sd }}.
+# The true effects as you suppose them, in {a["unit"]}, compared with {_text(a["actions"][0])} and with the
+# first level of each variable. Each participant draws its own from {{ mean, sd }}.
 # "*" stands for every term that is not named.
 
 [effects]
@@ -134,10 +134,10 @@ def _safety(a: Answers) -> str:
     """Labels of the actions, and conditions that forbid them."""
     parts = []
     for action in a["actions"]:
-        lines = [f"[actions.{_text(action)}]", f"label = {_text(action)}              # what people read"]
+        lines = [f"[actions.{_text(action)}]", f"label = {_text(action)}              # shown to people"]
         if action in a["forbidden"]:
             lines.append(f"never_if = {_text(a['never_if'][a['forbidden'].index(action)])}")
-            lines.append('when_unknown = "forbid"         # what holds while that is not known')
+            lines.append('when_unknown = "forbid"         # while that is not known')
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 
@@ -148,7 +148,7 @@ def _people(a: Answers) -> str:
     return f"""\
 [nudge]
 name = {_text(a["nudge"])}
-minutes = {a["minutes"]:g}                     # of staff, for each
+minutes = {a["minutes"]:g}                     # of staff time for each
 {quiet}{_staff(a)}
 [participants]
 planned = {a["participants"]}
@@ -167,11 +167,11 @@ def _staff(a: Answers) -> str:
     if a["hours"]:
         saturday = f", saturday = {_quoted(a['saturday'])}" if a["saturday"] else ""
         lines += [
-            f"hours = {{ weekdays = {_quoted(a['hours'])}{saturday} }}   # what is not named: nobody works",
+            f"hours = {{ weekdays = {_quoted(a['hours'])}{saturday} }}   # other days are days off",
             'holidays = []                   # such as "2026-12-25"',
         ]
     if a["staff_per_day"]:
-        lines.append(f"per_day = {a['staff_per_day']}                    # the most that staff can make in a day")
+        lines.append(f"per_day = {a['staff_per_day']}                    # at most, by all staff together")
     return "\n[staff]\n" + "\n".join(lines) + "\n" if lines else ""
 
 
@@ -180,11 +180,11 @@ def _running(a: Answers) -> str:
     return f"""\
 [probabilities]
 actions = {a["floor"]:g}                   # {floor}
-nudge = {a["nudge_floor"]:g}                     # the same of {article(a["nudge"])}, and of none, at candidate moments
+nudge = {a["nudge_floor"]:g}                     # and of {article(a["nudge"])}, and of none, at candidate moments
 
 [[policies]]
 kind = "PACE"
-pooled = "partial"              # each learns alone, and from what all have in common
+pooled = "partial"              # own effects, shrunk towards those of all
 
 [serve]
 policy = "PACE"

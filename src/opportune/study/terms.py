@@ -26,9 +26,9 @@ def formula_errors(formula: str, variables: list[str]) -> Iterator[str]:
     for word in dict.fromkeys(words):
         if word.isidentifier() and word not in (*variables, "action", *FUNCTIONS):
             hint = did_you_mean(word, [*variables, "action"])
-            yield f"formula in [reward] names {word!r}, which is no variable{hint}"
+            yield f"formula in [reward] names {word!r}, which is not a variable{hint}"
     signs = [sign for sign in dict.fromkeys(words) if not re.fullmatch(r"\w+|\d+\.\d+|[-+*/:^(),\s]", sign)]
     if signs:
-        yield f"formula in [reward] has {' '.join(signs)}; expected variables, numbers and + - * / : ^ ( ) ,"
+        yield f"formula in [reward] contains {' '.join(signs)}; expected variables, numbers and + - * / : ^ ( ) ,"
     if "action" not in words:
         yield "formula in [reward] does not name action; expected it, or every action would be worth the same"

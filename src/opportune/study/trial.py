@@ -89,9 +89,7 @@ class StaffTable(Table):
         default=None, description="a table such as { weekdays = ['09:00', '17:00'], saturday = ['10:00', '13:00'] }"
     )
     holidays: list[Date] = Field(default=[], description="a list of dates, such as ['2026-12-25', '2027-01-01']")
-    per_day: int | None = Field(
-        default=None, ge=1, description="a whole number >= 1, the most nudges that staff make in a day of theirs"
-    )
+    per_day: int | None = Field(default=None, ge=1, description="a whole number >= 1, the most nudges per day of staff")
 
     def mistakes(self) -> Mistakes:
         """The time zone must be known."""
@@ -99,7 +97,7 @@ class StaffTable(Table):
             yield "timezone", f"is {self.timezone!r}; expected {ZONE}"
 
 
-QUIET = "from when until when, such as ['20:00', '08:00']"
+QUIET = "start and end, such as ['20:00', '08:00']"
 
 
 def quiet_minutes(times: list[str]) -> tuple[int, int] | None:
@@ -122,7 +120,7 @@ class ArmTable(Table):
     action: Words | None = Field(
         default=None, description="the name of an action in [study], for recommender = 'fixed'"
     )
-    label: Words | None = Field(default=None, description="a text, what people read instead of the arm's name")
+    label: Words | None = Field(default=None, description="a text, shown to people instead of the arm's name")
 
 
 class ArmsTable(Table):
@@ -175,14 +173,14 @@ class ProbabilitiesTable(Table):
         default=None,
         ge=0.0,
         le=0.5,
-        description="a number from 0 (off) to 0.5, the least of every allowed action",
+        description="a number from 0 (off) to 0.5, the least probability of every allowed action",
         json_schema_extra={"$comment": "default when served, with `schema = 1`: 4 / `horizon`, from 0.01 to 0.1"},
     )
     nudge: float | None = Field(
         default=None,
         ge=0.0,
         le=0.5,
-        description="a number from 0 (off) to 0.5, the least of nudging and of not nudging at a candidate moment",
+        description="a number from 0 (off) to 0.5, the least probability of a nudge, and of none, at candidate moments",
         json_schema_extra={"$comment": "default when served, with `schema = 1`: `0.2`"},
     )
 
@@ -194,7 +192,7 @@ class LearningTable(Table):
         default="each reward", description="'each reward', 'day' or 'week', how often the model is updated"
     )
     pooling: Literal["day", "week"] = Field(
-        default="day", description="'day' or 'week', how often what participants have in common is brought up to date"
+        default="day", description="'day' or 'week', how often the common model is updated"
     )
 
 
@@ -202,4 +200,4 @@ class PriorEffect(Table):
     """[prior]: the prior distribution of a term's effect."""
 
     mean: float = Field(description="a number")
-    sd: float = Field(gt=0.0, description="a number > 0, how unsure the mean is")
+    sd: float = Field(gt=0.0, description="a number > 0, the prior standard deviation")

@@ -38,7 +38,7 @@ def _check_per_day(study: "Study") -> Errors:
     staff, nudge = study.settings.staff.per_day, study.settings.nudge.per_day
     if staff is not None and nudge is not None:
         text = f"per_day in [nudge] is {nudge}, and [staff] has {staff}"
-        yield ("nudge", "per_day"), f"{text}; expected it in [staff] alone"
+        yield ("nudge", "per_day"), f"{text}; expected it only in [staff]"
 
 
 def _check_first(study: "Study", place: Place, table: ScheduleTable | VariableTable) -> Errors:
@@ -91,7 +91,7 @@ def check_redcap(study: "Study") -> Errors:
     for name in () if redcap is None else redcap.baseline:
         if name not in known:
             expected = one_of(list(known)) if known else "none, as [participants] has no baseline"
-            yield ("redcap", "baseline"), f"baseline in [redcap] has {name!r}; expected {expected}"
+            yield ("redcap", "baseline"), f"baseline in [redcap] contains {name!r}; expected {expected}"
 
 
 def check_arms(study: "Study") -> Errors:
@@ -99,7 +99,7 @@ def check_arms(study: "Study") -> Errors:
     arms = study.settings.arms
     if arms is not None and len(arms.named) < 2:
         given = f"only {next(iter(arms.named))!r}" if arms.named else "no arm"
-        yield ("arms",), f"[arms] has {given}; expected two or more, such as control = {{ share = 1 }}"
+        yield ("arms",), f"[arms] contains {given}; expected two or more, such as control = {{ share = 1 }}"
     entries = arm_entries(study.settings)
     yield from entries.errors
     if entries.waiting:
@@ -121,17 +121,17 @@ def _check_stratum(study: "Study", name: str) -> Errors:
         expected = f"expected {one_of(known)}" if known else "expected a variable in baseline of [participants]"
         yield place, f"strata in [arms] names {name!r}; {expected}{did_you_mean(name, known)}"
     elif is_range(baseline[name]):
-        yield place, f"strata in [arms] names {name!r}, any number of a range; expected a variable with levels"
+        yield place, f"strata in [arms] names {name!r}, a number in a range; expected a variable with levels"
 
 
 def check_baseline(study: "Study") -> Errors:
     """Baseline variables must have unique names that a formula can use."""
     for name in study.settings.participants.baseline:
         if name in study.settings.variables:
-            text = f"baseline of [participants] has {name!r}, and so has [variables.{name}]"
+            text = f"baseline of [participants] contains {name!r}, as does [variables.{name}]"
             yield ("participants", "baseline", name), f"{text}; expected it once"
         elif name == "action" or not name.isidentifier():
-            text = f"baseline of [participants] has {name!r}"
+            text = f"baseline of [participants] contains {name!r}"
             yield ("participants", "baseline", name), f"{text}; expected a name of letters, digits and '_'"
 
 

@@ -24,8 +24,8 @@ class Effect(Table):
     low: float | None = Field(default=None, description="a number")
     high: float | None = Field(default=None, description="a number")
     mean: float | None = Field(default=None, description="a number")
-    sd: float | None = Field(default=None, ge=0.0, description="a number >= 0, how instances differ")
-    se: float | None = Field(default=None, ge=0.0, description="a number >= 0, how unsure the mean is")
+    sd: float | None = Field(default=None, ge=0.0, description="a number >= 0, the sd between instances")
+    se: float | None = Field(default=None, ge=0.0, description="a number >= 0, the standard error of the mean")
 
     def mistakes(self) -> Mistakes:
         """An effect must be a number or have all parameters of one distribution."""
@@ -73,9 +73,9 @@ def as_effect(given: Any) -> Any:
 class SpellsTable(Table):
     """`spells` in [world]: times when a participant is on holiday or ill."""
 
-    rate: float = Field(gt=0.0, lt=1.0, description="a probability, that one begins on a day")
-    days: int = Field(ge=1, le=366, description="a whole number from 1 to 366, the days that it takes")
-    silent: bool = Field(default=False, description="true or false, whether nobody knows while it lasts")
+    rate: float = Field(gt=0.0, lt=1.0, description="the probability that a spell begins on a day")
+    days: int = Field(ge=1, le=366, description="a whole number from 1 to 366, the days that a spell lasts")
+    silent: bool = Field(default=False, description="true or false, whether nobody knows about it meanwhile")
 
 
 class WorldTable(Table):
@@ -84,27 +84,27 @@ class WorldTable(Table):
     noise_sd: float | None = Field(default=None, ge=0.0, description="a number >= 0, the true sd of the reward's noise")
     open_rate: Rate = Field(
         default=0.0,
-        description="a probability, that a patient opens the app unasked, or one for each level of a public variable",
+        description="the probability that a patient opens the app unasked, or one for each level of a public variable",
     )
     response_rate: Rate = Field(
-        default=1.0, description="a probability, that a nudge is answered, or one for each level of a public variable"
+        default=1.0, description="the probability that a nudge is answered, or one for each level of a public variable"
     )
     response_spread: float = Field(
-        default=0.0, ge=0.0, le=10.0, description="a number >= 0, how people differ in answering, an sd of log-odds"
+        default=0.0, ge=0.0, le=10.0, description="a number >= 0, the sd between people of the log-odds of answering"
     )
     habituation: float = Field(
         default=1.0,
         gt=0.0,
         le=1.0,
-        description="a factor above 0 and up to 1 on answering, for each nudge of the last seven days",
+        description="a number above 0 and up to 1, the factor on responses for each nudge of the last seven days",
     )
     spells: SpellsTable | None = Field(default=None, description="a table such as { rate = 0.01, days = 7 }")
     available_rate: float = Field(
-        default=1.0, ge=0.0, le=1.0, description="a probability, that a patient is available at a decision"
+        default=1.0, ge=0.0, le=1.0, description="the probability that a patient is available at a decision"
     )
-    reward_rate: float = Field(default=1.0, ge=0.0, le=1.0, description="a probability, that a reward ever arrives")
+    reward_rate: float = Field(default=1.0, ge=0.0, le=1.0, description="the probability that a reward ever arrives")
     reward_delay: int = Field(
-        default=0, ge=0, le=10_000, description="a whole number from 0 to 10000, the most steps a reward is late"
+        default=0, ge=0, le=10_000, description="a whole number from 0 to 10000, the longest delay of a reward in steps"
     )
 
     @property

@@ -124,29 +124,30 @@ class VariableTable(Table):
     table: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, description="the name of a CSV file with a column of the variable's name"
     )
-    label: Annotated[str, Field(min_length=1)] | None = Field(default=None, description="a text, what people read")
+    label: Annotated[str, Field(min_length=1)] | None = Field(default=None, description="a text, shown to people")
     question: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="a text, what participants are asked for a reported variable"
+        default=None, description="a text, the question to participants for a reported variable"
     )
     answers: list[Annotated[str, Field(min_length=1)]] | None = Field(
         default=None, description="a list of texts, one for each level, that participants choose from"
     )
     level_labels: list[Annotated[str, Field(min_length=1)]] | None = Field(
-        default=None, description="a list of texts, one for each level, that people read instead of the levels"
+        default=None, description="a list of texts, one for each level, shown to people instead of the levels"
     )
     digits: int | None = Field(
-        default=None, ge=0, le=6, description="a whole number from 0 to 6, the digits after the point that people read"
+        default=None, ge=0, le=6, description="a whole number from 0 to 6, the decimal places shown to people"
     )
     escalate: dict[str, Annotated[str, Field(min_length=1, max_length=500)]] = Field(
-        default={}, description="a table of levels with what staff must do at once, { strong = 'Ask for the doctor.' }"
+        default={},
+        description="a table of levels with instructions to staff, such as { strong = 'Ask for the doctor.' }",
     )
     persistence: float = Field(
-        default=0.0, ge=0.0, lt=1.0, description="a probability below 1, that it stays as it was at the last decision"
+        default=0.0, ge=0.0, lt=1.0, description="a probability below 1, of keeping the value of the last decision"
     )
     history: HistoryTable | None = Field(
         default=None, description="a table such as { of = 'reward', summary = 'mean', decisions = 14 }"
     )
-    initial: float | None = Field(default=None, description="a number, before there is any history")
+    initial: float | None = Field(default=None, description="a number, the value before there is any history")
 
     def mistakes(self) -> Mistakes:
         """A variable must have one kind of values, and the other keys must suit them."""
@@ -262,7 +263,7 @@ class VariableTable(Table):
         known = [str(level) for level in self.known_levels]
         for level in self.escalate:
             if level not in known:
-                yield "escalate", f"has escalate for {level!r}; expected levels of it, {show(known)}"
+                yield "escalate", f"has escalate for {level!r}; expected its levels, {show(known)}"
 
     def _mistakes_of_schedule_key(self, key: str) -> Mistakes:
         """A key for certain schedules needs one of these."""
