@@ -120,7 +120,9 @@ def _allowed(study: "Study") -> Iterator[str]:
             yield f"Staff hours on {days} are not used: {made}."
     if settings.study.run_in_days:
         how = "all allowed actions are equally likely" if settings.study.run_in == "equal" else "advice is the fallback"
-        yield f"In the first {settings.study.run_in_days} days there are no {nudge.several}; {how}."
+        run_in = settings.study.run_in_days
+        first = "On the first day" if run_in == 1 else f"In the first {run_in} days"
+        yield f"{first} there are no {nudge.several}; {how}."
     caps = [f"{nudge.per_week} in any seven days"] if nudge.per_week else []
     caps += [f"one in {nudge.least_hours_between:g} hours"] if nudge.least_hours_between else []
     if caps:

@@ -91,7 +91,7 @@ def _purpose(settings: StudyFile) -> Iterator[str]:
         f"At each decision point the algorithm decides whether a participant gets {article(nudge.name)}, and which of "
         f"{len(actions)} recommendations to give. {article(nudge.name, capital=True)} that is answered reveals "
         "what only the participant knows, and updates the recommendation to everything learned meanwhile; without one "
-        "the last advice stands."
+        "the recommendation rests on what was known at the last answer, and may still vary by chance or in turn."
     )
     yield "\n".join(["| recommendation | what people read | never given |", "|---|---|---|", *_actions(settings)])
     yield gap("the place of this in the clinical pathway, and who is meant to act on it (6a i)")
