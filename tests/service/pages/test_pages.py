@@ -308,6 +308,15 @@ def test_a_call_is_made(site: Site) -> None:
     assert verify(site.service.database).findings == []
 
 
+def test_the_current_advice_is_what_the_phone_shows(site: Site) -> None:
+    """Where actions are drawn, the one that stands may be another than the recommender intended."""
+    call(site)
+    anna = desks(site, anna="staff")["anna"]
+    with site.service.database.writing.begin() as connection:
+        connection.execute(tables.decisions.update().values(action="walk", stale_action="rest"))
+    assert "Current advice: Go for a short walk" in anna.page("/today")
+
+
 def test_two_people_do_not_call_the_same_person(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever takes an entry has it, until it is given back or some time has passed."""
     decision = call(site)
@@ -516,9 +525,9 @@ def test_all_questions_or_none() -> None:
     """Two reported variables: both answers, none, but not one of them; the page says so in the reader's language."""
     from litestar.datastructures import FormMultiDict
 
+    from opportune.service.pages.forms import Form, Wrong
     from opportune.service.pages.questions import questions, reported_of
     from opportune.service.pages.refusals import said
-    from opportune.service.pages.shared import Form, Wrong
     from opportune.service.state.study import StudyInForce
 
     levels = '[variables.sleep]\nlevels = ["good", "poor"]\nvisibility = '

@@ -6,7 +6,8 @@ from litestar import get, post
 
 from opportune.service.accounts.keys import ADMIN
 from opportune.service.api.requests import PAGE, roles
-from opportune.service.pages.shared import Asked, Page, View, form_of, in_thread, view_of
+from opportune.service.pages.forms import form_of
+from opportune.service.pages.shared import Asked, Page, View, in_thread, view_of
 from opportune.service.record import queries
 
 ADMINS = roles(ADMIN) | PAGE

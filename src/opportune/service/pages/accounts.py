@@ -14,8 +14,9 @@ from opportune.service.accounts.keys import ADMIN, APP, ROLES
 from opportune.service.api.cookies import SIGNED_IN, read
 from opportune.service.api.requests import PAGE, origin_of, roles
 from opportune.service.pages import words
+from opportune.service.pages.forms import Form, Wrong, form_of
 from opportune.service.pages.refusals import stays_on
-from opportune.service.pages.shared import Asked, Form, Page, View, Wrong, form_of, go, in_thread, view_of
+from opportune.service.pages.shared import Asked, Page, View, go, in_thread, view_of
 from opportune.service.pages.signing import proved
 from opportune.service.problems import Refused
 from opportune.service.record.database import Database

@@ -14,12 +14,13 @@ from opportune.service.pages.access import ACCESS
 from opportune.service.pages.accounts import ACCOUNTS
 from opportune.service.pages.checklist import CHECKLIST
 from opportune.service.pages.corrections import CORRECTIONS
+from opportune.service.pages.forms import form_of
 from opportune.service.pages.institution import INSTITUTION
 from opportune.service.pages.participants import PARTICIPANTS
 from opportune.service.pages.phones import PHONES
 from opportune.service.pages.record import RECORD
 from opportune.service.pages.safety import SAFETY
-from opportune.service.pages.shared import STATIC, Asked, form_of, go
+from opportune.service.pages.shared import STATIC, Asked, go
 from opportune.service.pages.signing import EVERYONE, SIGNING, home_of
 from opportune.service.pages.study import STUDY
 from opportune.service.pages.today import TODAY

@@ -9,19 +9,9 @@ from sqlalchemy import func, select
 from opportune.service.accounts.changes import Administer
 from opportune.service.accounts.keys import ADMIN
 from opportune.service.api.requests import PAGE, roles
+from opportune.service.pages.forms import Form, command_fields, form_of
 from opportune.service.pages.refusals import stays_on
-from opportune.service.pages.shared import (
-    Asked,
-    Form,
-    Page,
-    View,
-    carry_out,
-    command_fields,
-    form_of,
-    go,
-    in_thread,
-    view_of,
-)
+from opportune.service.pages.shared import Asked, Page, View, carry_out, go, in_thread, view_of
 from opportune.service.pages.texts import Texts
 from opportune.service.record import events, outbox, queries, tables
 from opportune.service.state import clock

@@ -19,22 +19,11 @@ from opportune.service.commands.corrections import (
     Reinstate,
 )
 from opportune.service.pages import words
+from opportune.service.pages.forms import Form, Wrong, command_fields, form_of
 from opportune.service.pages.participants import row_of
 from opportune.service.pages.questions import Question, questions, reported_of
 from opportune.service.pages.refusals import stays_on
-from opportune.service.pages.shared import (
-    Asked,
-    Form,
-    Page,
-    View,
-    Wrong,
-    carry_out,
-    command_fields,
-    form_of,
-    go,
-    in_thread,
-    view_of,
-)
+from opportune.service.pages.shared import Asked, Page, View, carry_out, go, in_thread, view_of
 from opportune.service.problems import Refused
 from opportune.service.record import queries
 from opportune.service.state import clock

@@ -15,20 +15,10 @@ from opportune.service.commands.base import NOT_ASKED
 from opportune.service.commands.participants import Enrol, Note, SetStatus
 from opportune.service.commands.rewards import Reward
 from opportune.service.pages import reasons, timeline, words
+from opportune.service.pages.forms import Wrong, command_fields, form_of
 from opportune.service.pages.questions import baseline_questions
 from opportune.service.pages.refusals import stays_on
-from opportune.service.pages.shared import (
-    Asked,
-    Page,
-    View,
-    Wrong,
-    carry_out,
-    command_fields,
-    form_of,
-    go,
-    in_thread,
-    view_of,
-)
+from opportune.service.pages.shared import Asked, Page, View, carry_out, go, in_thread, view_of
 from opportune.service.problems import Refused
 from opportune.service.record import events, queries, tables
 from opportune.service.state import clock

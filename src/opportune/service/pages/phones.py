@@ -7,8 +7,9 @@ from opportune.service.accounts import tokens
 from opportune.service.accounts.changes import Actor
 from opportune.service.accounts.keys import ADMIN, STAFF
 from opportune.service.api.requests import PAGE, origin_of, roles
+from opportune.service.pages.forms import form_of
 from opportune.service.pages.participants import row_of
-from opportune.service.pages.shared import Asked, Page, View, form_of, in_thread, view_of
+from opportune.service.pages.shared import Asked, Page, View, in_thread, view_of
 from opportune.service.problems import Refused
 
 WRITERS = roles(STAFF, ADMIN) | PAGE

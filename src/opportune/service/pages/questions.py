@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opportune.service.pages import words
-from opportune.service.pages.shared import Form, Wrong
+from opportune.service.pages.forms import Form, Wrong
 from opportune.service.pages.texts import Texts
 from opportune.service.state.study import StudyInForce
 from opportune.study.naming import level_name

@@ -17,7 +17,8 @@ from opportune.service.api.requests import PAGE, origin_of, roles
 from opportune.service.export import exports
 from opportune.service.export.download import whole_file
 from opportune.service.monitoring.alerts import CODES
-from opportune.service.pages.shared import Asked, Form, Page, View, form_of, in_thread, view_of
+from opportune.service.pages.forms import Form, form_of
+from opportune.service.pages.shared import Asked, Page, View, in_thread, view_of
 from opportune.service.problems import Refused
 from opportune.service.record import events, queries, tables
 from opportune.service.state import clock

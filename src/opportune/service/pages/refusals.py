@@ -10,7 +10,8 @@ from litestar import Response
 from sqlalchemy.exc import SQLAlchemyError
 
 from opportune.errors import OpportuneError
-from opportune.service.pages.shared import Asked, Form, Page, Refusal, View, Wrong, form_of, in_thread, view_of
+from opportune.service.pages.forms import Form, Wrong, form_of
+from opportune.service.pages.shared import Asked, Page, Refusal, View, in_thread, view_of
 from opportune.service.pages.texts import Texts
 from opportune.service.problems import Refused
 

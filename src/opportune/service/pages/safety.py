@@ -11,20 +11,10 @@ from opportune.service.accounts.keys import ADMIN, STAFF
 from opportune.service.api.requests import PAGE, roles
 from opportune.service.commands.safety import SEVERITIES, ReportAdverse, WantCalls
 from opportune.service.pages import words
+from opportune.service.pages.forms import Form, command_fields, form_of
 from opportune.service.pages.participants import row_of
 from opportune.service.pages.refusals import stays_on
-from opportune.service.pages.shared import (
-    Asked,
-    Form,
-    Page,
-    View,
-    carry_out,
-    command_fields,
-    form_of,
-    go,
-    in_thread,
-    view_of,
-)
+from opportune.service.pages.shared import Asked, Page, View, carry_out, go, in_thread, view_of
 from opportune.service.problems import Refused
 from opportune.service.record import events, queries, tables
 from opportune.service.state.escalations import ADVERSE, WRONG_PERSON

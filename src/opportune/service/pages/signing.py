@@ -14,22 +14,9 @@ from opportune.service.accounts.keys import ADMIN, ANALYST, STAFF, Caller
 from opportune.service.accounts.sessions import Session
 from opportune.service.api.cookies import BROWSER, FORM, SIGNED_IN, cookie, forget, read
 from opportune.service.api.requests import OPEN, PAGE, SESSION, address_of, origin_of, roles, service_of
+from opportune.service.pages.forms import Form, Wrong, form_of, raw_form
 from opportune.service.pages.refusals import stays_on
-from opportune.service.pages.shared import (
-    NAVIGATION,
-    Asked,
-    Form,
-    Page,
-    View,
-    Wrong,
-    form_of,
-    go,
-    html,
-    in_thread,
-    language_of,
-    raw_form,
-    view_of,
-)
+from opportune.service.pages.shared import NAVIGATION, Asked, Page, View, go, html, in_thread, language_of, view_of
 from opportune.service.pages.texts import languages
 from opportune.service.problems import Refused
 

@@ -16,23 +16,11 @@ from opportune.service.api.requests import PAGE, known_decision, roles, service_
 from opportune.service.commands import calls
 from opportune.service.commands.safety import Acknowledge
 from opportune.service.pages import reasons, words
+from opportune.service.pages.forms import Form, command_fields, form_of
 from opportune.service.pages.questions import questions, reported_of
 from opportune.service.pages.refusals import stays_on
 from opportune.service.pages.safety import open_escalations
-from opportune.service.pages.shared import (
-    Asked,
-    Form,
-    Page,
-    View,
-    carry_out,
-    command_fields,
-    form_of,
-    fragment,
-    go,
-    in_thread,
-    view_of,
-    waiting_of,
-)
+from opportune.service.pages.shared import Asked, Page, View, carry_out, fragment, go, in_thread, view_of, waiting_of
 from opportune.service.problems import Refused
 from opportune.service.record import queries, tables
 from opportune.service.service import Service
@@ -54,8 +42,7 @@ def _rows(view: View, *conditions: Any, order: Any, limit: int) -> list[dict[str
     query = (
         select(
             _D.c.id, _D.c.participant, _D.c.step, _D.c.day, _D.c.happened, _D.c.timezone, _D.c.status,
-            _D.c.outcome, _D.c.settled, _D.c.expires, _D.c.action, _D.c.mode, _D.c.stale_action,
-            _D.c.fresh_action, _D.c.why,
+            _D.c.outcome, _D.c.settled, _D.c.expires, _D.c.action, _D.c.mode, _D.c.why,
             _D.c.answered_late, _P.c.number, _P.c.last_reveal, _C.c.taken_by, _C.c.taken_until, _C.c.tries, _C.c.tried,
             _C.c.outcome.label("said"), _C.c.done_by, _C.c.done, _C.c.due,
         )
