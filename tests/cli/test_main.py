@@ -206,6 +206,7 @@ def test_mistakes_in_a_study_file(in_folder: Path, capsys: pytest.CaptureFixture
         "opportune: error: bad.toml, line 6: unknown key 'budgts' in [study]; did you mean 'budgets'?",
         "opportune: error: bad.toml, line 13: noise_sd in [reward] is 0; expected a number > 0, the sd of "
         "the reward's noise",
+        "opportune: error: bad.toml: 1 more check follows once these are corrected",
     ]
     assert not (in_folder / "out").exists()
 
@@ -556,7 +557,7 @@ def test_check_says_what_is_missing(in_folder: Path, capsys: pytest.CaptureFixtu
     assert cli.run(["check", "my.toml"]) == 0
     said = capsys.readouterr().out
     assert "simulate: ready" in said
-    assert "serve: still needs\n  - question in [variables.mood], what participants are asked\n" in said
+    assert "serve: still needs\n  - question in [variables.mood], which participants are asked\n" in said
     (in_folder / "my.toml").write_text(text.replace("horizon =", "horzon ="), encoding="utf-8")
     assert cli.run(["check", "my.toml"]) == 2
     assert "did you mean 'horizon'?" in capsys.readouterr().err
