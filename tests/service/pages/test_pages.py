@@ -616,6 +616,9 @@ def test_an_address_that_is_not_there(site: Site) -> None:
     assert "Page not found." in found.text
     assert "default-src 'none'" in found.headers["content-security-policy"]
     assert found.headers["cache-control"] == "no-store"
+    form = desks(site, anna="staff")["anna"].request("GET", "/today/outcome")  # the address of a form that was refused
+    assert form.status_code == 405
+    assert "Page not found." in form.text
     assert site.client.get("/nowhere").json()["code"] == "not_found"
     assert Desk(site, "nobody").request("GET", "/api/v1/nowhere").json()["code"] == "not_found"
 

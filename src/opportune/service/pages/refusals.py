@@ -38,6 +38,7 @@ def sentences(t: Texts) -> dict[str, str]:
         "closed": _("The study is closed. Nothing was changed."),
         "forbidden": _("You are not allowed to do this, or this page has expired. Nothing was recorded."),
         "not_found": _("Page not found."),
+        "method_not_allowed": _("Page not found."),  # the address of a form
         "key_reused": _("This form was sent before, with other content. Check it and send it again."),
         "too_many": _("Too many attempts. Wait a few minutes."),
         "unavailable": _("Nothing can be stored at the moment. What you entered was not recorded; try again soon."),
