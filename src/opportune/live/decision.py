@@ -153,7 +153,7 @@ def explain(made: Proposal | Decision) -> str:
         return f"No nudge: {cause}."
     refused = made.ineligible_reason
     if refused is not None and (clause := SENTENCES.get(WORDS.index(refused))) is not None:
-        return f"No nudge: {clause}; the old advice stands: {made.action}."
+        return f"No nudge: {clause}."
     return _in_words(made)
 
 
