@@ -432,7 +432,7 @@ def test_tables_and_report_have_the_study_s_word(dressed: Simulated) -> None:
     assert re.search(r"Anrufe +Budget left", dressed.shown)
     assert "4 Anrufe" in dressed.shown
     assert "Nudges" not in dressed.shown
-    assert "When Anrufe are made" in dressed.page
+    assert "The probability of Anrufe over time" in dressed.page
 
 
 def test_totals_only(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
