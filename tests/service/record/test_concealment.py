@@ -18,7 +18,7 @@ from study_text import study_text
 
 from opportune.algorithm.rng import COIN, draw
 from opportune.cli import main as cli
-from opportune.errors import DataError
+from opportune.errors import DataError, WriteError
 from opportune.service.accounts.changes import launching
 from opportune.service.accounts.keys import ROLES
 from opportune.service.commands.administration import Close
@@ -183,7 +183,7 @@ def test_another_seed_than_was_committed_to_is_found(sqlite: Database) -> None:
     with_people(sqlite, steps=3)
     with sqlite.writing.begin() as connection:
         connection.execute(update(tables.secret).values(content=bytes(64)))
-    assert any("committed" in finding for finding in verify(sqlite).findings)
+    assert any("commits to" in finding for finding in verify(sqlite).findings)
 
 
 def test_an_auditors_copy_decides_nothing(sqlite: Database, folder: Path) -> None:
@@ -242,6 +242,8 @@ def test_the_seed_is_encrypted_where_there_is_a_password(sqlite: Database, monke
             verify(sqlite)
         with pytest.raises(DataError, match="OPPORTUNE_SECRET"):
             serve_launches(sqlite, StudyInForce.from_text(study_text()))
+        with pytest.raises(WriteError, match="OPPORTUNE_SECRET"):
+            Writer(sqlite).do(Enrol(who="boss", received=BEGIN, participant="P999"))
     monkeypatch.setenv("OPPORTUNE_SECRET", "correct horse battery staple")
     writer.do(Close(who="boss", received=BEGIN + 10**9, reason="over"))
     monkeypatch.delenv("OPPORTUNE_SECRET")

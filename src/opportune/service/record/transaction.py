@@ -13,7 +13,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from opportune._version import __version__
 from opportune.algorithm.version import ALGORITHM
-from opportune.errors import StateError
+from opportune.errors import DataError, StateError
 from opportune.service.problems import Refused
 from opportune.service.record import events, outbox, secret, tables
 from opportune.service.record.database import Elsewhere, check_schema, update_rows
@@ -118,7 +118,10 @@ class Transaction:
             memory.fold = None
         if memory.fold is None or memory.fold.running.hash != row["hash"]:
             running = StudyInForce.from_text(self.connection.execute(select(tables.study.c.file)).scalar_one())
-            known = secret.stored(self.connection)
+            try:
+                known = secret.stored(self.connection)
+            except DataError as error:  # this process cannot read it
+                raise Elsewhere(str(error)) from None
             if known is None and not row["rehearsal"]:
                 raise Elsewhere("the study's secret seed is not in this database, as in an auditor's copy")
             seed = None if known is None else known.seed
