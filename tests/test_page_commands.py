@@ -46,7 +46,7 @@ NOT_TYPED = {
     "make test": "is what runs this test",
     "python3 -m venv .venv && source .venv/bin/activate && pip install '.[serve]'": NETWORK,
     "python3 -m venv .venv && source .venv/bin/activate": NETWORK,
-    "pip install 'opportune[serve]'": NETWORK,
+    "pip install '.[serve]'": NETWORK,
     "openapi-python-client generate --url https://study.example.org/schema/openapi.json": NETWORK,
     "npx openapi-typescript https://study.example.org/schema/openapi.json -o schema.d.ts "
     "--default-non-nullable=false": NETWORK,
