@@ -83,7 +83,7 @@ def in_arms(settings: Settings, budget: float, people: int = PEOPLE, cohorts: in
 
 
 def renewed(settings: Settings, other: int, participants: int) -> Settings:
-    """The same plan with other participants."""
+    """The plan of this study with other participants."""
     general = settings.study.settings.study
     general = general.model_copy(update={"seed": (general.seed + other) % 2**63})
     file = settings.study.settings.model_copy(update={"study": general})

@@ -124,9 +124,10 @@ class Transaction:
                 raise Elsewhere(str(error)) from None
             if known is None and not row["rehearsal"]:
                 raise Elsewhere("the study's secret seed is not in this database, as in an auditor's copy")
-            seed = None if known is None else known.seed
             memory.forget()
-            memory.fold = Fold(running, streams_for(running, rehearsal=row["rehearsal"], secret=seed), explains=True)
+            memory.fold = Fold(
+                running, streams_for(running, rehearsal=row["rehearsal"], secret=known and known.seed), explains=True
+            )
         if self.running.together and memory.seq != self.seq:
             try:
                 shared = self.connection.execute(select(tables.study.c.shared)).scalar_one()
