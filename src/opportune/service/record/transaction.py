@@ -122,12 +122,11 @@ class Transaction:
                 known = secret.stored(self.connection)
             except DataError as error:  # this process cannot read it
                 raise Elsewhere(str(error)) from None
-            if known is None and not row["rehearsal"]:
+            if not (known or row["rehearsal"]):
                 raise Elsewhere("the study's secret seed is not in this database, as in an auditor's copy")
             memory.forget()
-            memory.fold = Fold(
-                running, streams_for(running, rehearsal=row["rehearsal"], secret=known and known.seed), explains=True
-            )
+            streams = streams_for(running, rehearsal=row["rehearsal"], secret=known and known.seed)
+            memory.fold = Fold(running, streams, explains=True)
         if self.running.together and memory.seq != self.seq:
             try:
                 shared = self.connection.execute(select(tables.study.c.shared)).scalar_one()
@@ -207,8 +206,7 @@ class Transaction:
         """A participant by name."""
         if name not in self.participants:
             self.read(names=[name])
-        found = self.participants[name]
-        if found is None:
+        if (found := self.participants[name]) is None:
             raise Refused("not_found", f"no participant is called {name!r}")
         return found
 
@@ -224,8 +222,8 @@ class Transaction:
     def launch(self, running: StudyInForce, *, who: str, received: int, source: str, rehearsal: bool) -> None:
         """Append the first event: it puts the study file in force and fixes the seed of the coins."""
         made = None if rehearsal else secret.make(self.connection)
-        seed = None if made is None else made.seed
-        self.memory.fold = Fold(running, streams_for(running, rehearsal=rehearsal, secret=seed), explains=True)
+        streams = streams_for(running, rehearsal=rehearsal, secret=made and made.seed)
+        self.memory.fold = Fold(running, streams, explains=True)
         self.study = {
             "id": 1, "name": running.study.name, "hash": running.hash, "status": "open", "launched": received,
             "enrolled": 0, "amendments": 0, "pooled": None, "amount": running.amount if running.shared else None,
@@ -352,9 +350,9 @@ class Transaction:
     def flush(self) -> None:
         """Write everything; it is durable once the transaction is committed."""
         self.answers.write()
-        self.wrote = self.wrote or self.rebuilt or bool(self._events)
-        if not self.wrote:
+        if not (self.wrote or self.rebuilt or self._events):
             return
+        self.wrote = True
         if self._events:
             self.connection.execute(insert(tables.events), self._events)
             rehearsal = self.study is not None and bool(self.study["rehearsal"])
