@@ -125,7 +125,7 @@ class Transaction:
             if not (known or row["rehearsal"]):
                 raise Elsewhere("the study's secret seed is not in this database, as in an auditor's copy")
             memory.forget()
-            streams = streams_for(running, rehearsal=row["rehearsal"], secret=known and known.seed)
+            streams = streams_for(running, rehearsal=row["rehearsal"], secret=known.seed if known else None)
             memory.fold = Fold(running, streams, explains=True)
         if self.running.together and memory.seq != self.seq:
             try:
@@ -222,7 +222,7 @@ class Transaction:
     def launch(self, running: StudyInForce, *, who: str, received: int, source: str, rehearsal: bool) -> None:
         """Append the first event: it puts the study file in force and fixes the seed of the coins."""
         made = None if rehearsal else secret.make(self.connection)
-        streams = streams_for(running, rehearsal=rehearsal, secret=made and made.seed)
+        streams = streams_for(running, rehearsal=rehearsal, secret=made.seed if made else None)
         self.memory.fold = Fold(running, streams, explains=True)
         self.study = {
             "id": 1, "name": running.study.name, "hash": running.hash, "status": "open", "launched": received,
