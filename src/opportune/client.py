@@ -198,13 +198,17 @@ class Client:
         at: dt.datetime | None = None,
         opened: bool = False,
         reported: Mapping[str, Any] | None = None,
+        earlier: Mapping[int, Mapping[str, Any]] | None = None,
         available: bool = True,
         reason: str | None = None,
         shown: str | None = None,
         key: str | None = None,
     ) -> Decision:
         """Decide whether to nudge now, and what to recommend in the meantime."""
-        body = moment(sensed, at=at, opened=opened, reported=reported, available=available, reason=reason, shown=shown)
+        body = moment(
+            sensed, at=at, opened=opened, reported=reported, earlier=earlier, available=available, reason=reason,
+            shown=shown,
+        )  # fmt: skip
         return Decision.of(self.write("POST", f"participants/{_part(participant)}/decisions", body, key))
 
     def decide_all(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -227,11 +231,7 @@ class Client:
         body: dict[str, Any] = {
             "answered": checks.yes_no("answered", answered), "opened": checks.yes_no("opened", opened),
         }  # fmt: skip
-        if reported is not None:
-            body["reported"] = checks.mapping("reported", reported, "{variable: value}")
-        if earlier is not None:
-            told = checks.mapping("earlier", earlier, "{step: {variable: value}}")
-            body["earlier"] = {str(step): checks.mapping("earlier", v, "{variable: value}") for step, v in told.items()}
+        body |= _told(reported, earlier)
         return Decision.of(self.write("POST", f"decisions/{_part(decision)}/answer", body, key))
 
     def open(
@@ -356,8 +356,8 @@ def _moment(at: Any) -> str:
 
 def moment(
     sensed: Mapping[str, Any], *, at: dt.datetime | None = None, opened: bool = False,
-    reported: Mapping[str, Any] | None = None, available: bool = True, reason: str | None = None,
-    shown: str | None = None,
+    reported: Mapping[str, Any] | None = None, earlier: Mapping[int, Mapping[str, Any]] | None = None,
+    available: bool = True, reason: str | None = None, shown: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The body of a decision point, without fields that have their default."""
     body: dict[str, Any] = {"sensed": checks.mapping("sensed", sensed, "{variable: value}")}
@@ -365,13 +365,25 @@ def moment(
         body["at"] = _moment(at)
     if checks.yes_no("opened", opened):
         body["opened"] = True
-    if reported is not None:
-        body["reported"] = checks.mapping("reported", reported, "{variable: value}")
+    body |= _told(reported, earlier)
     if not checks.yes_no("available", available):
         body |= {"available": False, "reason": reason}
     if shown is not None:
         body["shown"] = shown
     return body
+
+
+def _told(
+    reported: Mapping[str, Any] | None, earlier: Mapping[int, Mapping[str, Any]] | None
+) -> dict[str, dict[str, Any]]:
+    """Reported values as the service expects them, now and of earlier steps; nothing that was not given."""
+    told: dict[str, dict[str, Any]] = {}
+    if reported is not None:
+        told["reported"] = checks.mapping("reported", reported, "{variable: value}")
+    if earlier is not None:
+        by_step = checks.mapping("earlier", earlier, "{step: {variable: value}}")
+        told["earlier"] = {str(step): checks.mapping("earlier", v, "{variable: value}") for step, v in by_step.items()}
+    return told
 
 
 def _content(response: httpx.Response, kind: type) -> Any:

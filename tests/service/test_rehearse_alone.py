@@ -36,6 +36,25 @@ def cardiac(*, arms: bool = True, per_day: bool = False) -> str:
     return text.replace("[nudge]\n", "[nudge]\n" + CAPS)
 
 
+def test_reports_are_urgent_at_contacts_only(tmp_path: Path) -> None:
+    """What participants would say counts once they say it; the decisions are those of simulate all the same."""
+    file = tmp_path / "study.toml"
+    text = study_text(planned=4, horizon=60)
+    assert text.count('visibility = "reported"\n') == 1
+    text = text.replace('visibility = "reported"\n', 'visibility = "reported"\nescalate = { low = "Ask why." }\n')
+    file.write_text(text.replace("open_rate = 0.02", "open_rate = 0.1"), encoding="utf-8")
+    result = CliRunner().invoke(app, ["rehearse", str(file), "--export", str(tmp_path / "out")])
+    assert "decisions equal those of simulate" in result.output
+    tables = {}
+    for name in ("decisions", "escalations"):
+        with (tmp_path / "out" / f"{name}.csv").open(encoding="utf-8") as opened:
+            tables[name] = list(csv.DictReader(opened))
+    low = [row for row in tables["decisions"] if row["mood"] == "low"]
+    told = [row for row in low if row["revealed"] == "1"]
+    assert len(low) > len(told) > 5, "the control: reveals uncover earlier steps too"
+    assert len(tables["escalations"]) == len(told)
+
+
 @pytest.mark.parametrize("case", [{"arms": True}, {"arms": False, "per_day": True}])
 def test_the_whole_study_is_rehearsed(tmp_path: Path, case: dict[str, bool]) -> None:
     """One command launches, decides, calls, verifies, exports, and compares with simulate; hours and caps hold."""

@@ -82,7 +82,7 @@ class DirectAccess:
 
     def _answer(self, decision: str, body: dict[str, Any], done: dict[str, Any]) -> Command:
         if body["answered"]:
-            return calls.Reach(decision=decision, reported=body.get("reported"), **done)
+            return calls.Reach(decision=decision, reported=body.get("reported"), earlier=body.get("earlier"), **done)
         declined = next(self._unanswered) % DECLINES == 0
         return calls.GiveUpCall(decision=decision, outcome=calls.DECLINED if declined else calls.UNREACHABLE, **done)
 

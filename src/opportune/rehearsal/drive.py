@@ -16,6 +16,7 @@ from opportune.errors import StateError
 from opportune.rehearsal.access import ANSWER, DECIDE, ENROL, REWARD, Access, Write
 from opportune.rehearsal.calendar import Calendar, Moment, first_days
 from opportune.rehearsal.people import People
+from opportune.service.state.participant import LEARNED_MODE
 from opportune.service.state.study import StudyInForce
 
 OVER = {"not_active", "over"}
@@ -230,17 +231,29 @@ class Rehearsal:
             self.made += 1
 
     def _moment(self, member: Member, step: int, at: dt.datetime) -> dict[str, Any]:
-        """The body of a phone's request; it includes reported values if staff are simulated or the app is open."""
+        """The body of a phone's request; it includes reported values if the app is open."""
         conditions, number = self.people.conditions(member.number, step), member.number
-        sensed, reported = conditions.context(number, step)
+        sensed, _ = conditions.context(number, step)
         body: dict[str, Any] = {"sensed": sensed, "at": at.isoformat()}
         if not conditions.available(number, step):
             body |= {"available": False, "reason": "away"}
         elif conditions.opened(number, step):
-            body["opened"] = True
-        if reported and (self.staff or "opened" in body):
-            body["reported"] = reported
+            body |= {"opened": True, **self._reports(member, step)}
         return body
+
+    def _reports(self, member: Member, step: int) -> dict[str, Any]:
+        """The values that a participant reports at a contact: of now, and of the steps since the last reveal."""
+        conditions, number = self.people.conditions(member.number, step), member.number
+        _, reported = conditions.context(number, step)
+        if not reported:
+            return {}
+        made = list(self.access.decisions(member.name))
+        last = max((row["step"] for row in made if row["revealed"]), default=0)
+        sealed = [
+            row["step"] for row in made if row["step"] > last and row["available"] and row["mode"] == LEARNED_MODE
+        ]
+        earlier = {str(n): conditions.context(number, n)[1] for n in sealed if n < step}
+        return {"reported": reported, **({"earlier": earlier} if earlier else {})}
 
     def _note(self, member: Member, step: int, answer: dict[str, Any]) -> None:
         """Note a decision: its reward, which will arrive later, and whether its nudge is open."""
@@ -262,9 +275,8 @@ class Rehearsal:
             member, step = by_name[call["participant"]], call["step"]
             number, conditions = member.number, self.people.conditions(member.number)
             body: dict[str, Any] = {"answered": conditions.answers(number, step, member.nudged)}
-            _, reported = conditions.context(number, step)
-            if reported and body["answered"]:
-                body["reported"] = reported
+            if body["answered"]:
+                body |= self._reports(member, step)
             writes.append(Write(ANSWER, call["decision"], body, call["decision"]))
         for call, reply in zip(calls, self._write(writes, at), strict=True):
             if isinstance(reply, ServiceError) and reply.code == "settled_already":

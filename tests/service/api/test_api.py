@@ -385,6 +385,25 @@ def test_nothing_is_shown_offline_and_revealed(site: Site, revealed: dict[str, A
     assert good(site.get(path))["status"] == "nudge"
 
 
+def test_an_opening_tells_of_earlier_steps_too(site: Site, sqlite: Database) -> None:
+    """With the opening they are uncovered, that of an open nudge included; without one they are refused."""
+    site.enrol()
+    first = site.decide()["decision"]
+    last = nudged(site)
+    earlier = {"1": {"mood": "low"}, str(last["step"]): {"mood": "good"}}
+    path = "participants/P001/decisions"
+    for body, said in (
+        ({"earlier": earlier}, "the app is not open"),
+        ({"opened": True, "earlier": {"999": {"mood": "low"}}}, "expected the number of an earlier step"),
+        ({"opened": True, "earlier": {"1": {"mood": "splendid"}}}, "'splendid'"),
+    ):
+        assert said in problem(site.post(path, {"sensed": SENSED, **body}), 422, "invalid")
+    site.decide(opened=True, reported={"mood": "low"}, earlier=earlier)
+    for decision, mood in ((first, "low"), (last["decision"], "good")):
+        assert good(site.get(f"decisions/{decision}"))["reported"] == {"mood": mood}
+    assert verify(sqlite).findings == []
+
+
 def test_a_step_that_is_uncovered_cannot_be_told_again(site: Site) -> None:
     """An app that repeats an old report is told so; the answer can be sent without it."""
     site.enrol()

@@ -27,6 +27,10 @@ Variable = Annotated[str, Meta(max_length=100, pattern=_PLAIN)]
 Value = int | float | Level | None
 Values = dict[Variable, Value]
 Time = Annotated[dt.datetime, Meta(tz=True, examples=["2026-03-29T09:00:00+02:00"])]
+Earlier = Annotated[
+    dict[Annotated[str, Meta(pattern=rf"^[1-9][0-9]{{0,6}}{END}")], Values],
+    Meta(description="Reported variables of earlier steps, by their number; only with a reveal."),
+]
 
 
 class _Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -98,6 +102,7 @@ class Moment(_Body, kw_only=True):
     at: Time | None = None
     opened: Annotated[bool, Meta(description="The app is open right now, which reveals free of charge.")] = False
     reported: Annotated[Values, Meta(description="Reported variables, if known; sealed until a reveal.")] | None = None
+    earlier: Earlier | None = None
     available: bool = True
     reason: Annotated[Text, Meta(description="Why the participant is not available.")] | None = None
     shown: Annotated[Level, Meta(description="What the phone showed from its bundle while it was offline.")] | None = (
@@ -118,13 +123,7 @@ class NudgeAnswer(_Body, kw_only=True):
     answered: bool
     opened: Annotated[bool, Meta(description="The patient opened the app unasked since the decision.")] = False
     reported: Annotated[Values, Meta(examples=[{"mood": "low"}])] | None = None
-    earlier: (
-        Annotated[
-            dict[Annotated[str, Meta(pattern=rf"^[1-9][0-9]{{0,6}}{END}")], Values],
-            Meta(description="Reported variables of earlier steps, by their number."),
-        ]
-        | None
-    ) = None
+    earlier: Earlier | None = None
     shown: Level | None = None
 
 

@@ -51,8 +51,8 @@ def _made(container: Any, status: int, description: str) -> dict[int, ResponseSp
 def proposal(participant: str, data: models.Moment, write: dict[str, Any]) -> Propose:
     """The command that asks for a decision."""
     given = {
-        "sensed": data.sensed, "opened": data.opened, "reported": data.reported, "available": data.available,
-        "reason": data.reason, "shown": data.shown,
+        "sensed": data.sensed, "opened": data.opened, "reported": data.reported, "earlier": data.earlier,
+        "available": data.available, "reason": data.reason, "shown": data.shown,
     }  # fmt: skip
     at = None if data.at is None else clock.from_datetime(data.at)
     return Propose(participant=participant, given=given, at=at, **write)

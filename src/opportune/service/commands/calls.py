@@ -132,12 +132,13 @@ class Reach(_Call, kw_only=True):
 
     anyone = True
     reported: dict[str, Any] | None = None
+    earlier: dict[str, dict[str, Any]] | None = None
 
     def run(self, transaction: Transaction) -> Answered:
         row, _ = self.opened(transaction)
         answer = Answer(
             who=self.who, received=self.received, decision=self.decision, answered=True, reported=self.reported,
-            cause=REACHED,
+            earlier=self.earlier, cause=REACHED,
         ).run(transaction)  # fmt: skip
         self.record_note(transaction, row["participant"])
         self.write(

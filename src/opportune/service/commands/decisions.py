@@ -8,6 +8,7 @@ from sqlalchemy import update
 from opportune import checks
 from opportune.errors import InputError, StateError
 from opportune.live import corrections, point
+from opportune.live.agent import Agent
 from opportune.service.commands.base import NOT_ASKED, SYSTEM, Answered, Command, decision_answer, open_study
 from opportune.service.commands.corrections import change_zone_if_due
 from opportune.service.commands.pooling import pool_if_due
@@ -95,7 +96,7 @@ class Propose(Command, kw_only=True):
         given: dict[str, Any] = {"sensed": sensed}
         if self.given.get("opened"):
             given["opened"] = True
-        for name in ("reported", "shown"):
+        for name in ("reported", "earlier", "shown"):
             if self.given.get(name) is not None:
                 given[name] = self.given[name]
         if not self.given.get("available", True) or person.status == PAUSED:
@@ -108,8 +109,13 @@ class Propose(Command, kw_only=True):
         agent = person.agent
         entry = transaction.fold.step(agent, step, given["sensed"], given.get("reported"))
         available = given.get("available", True) and not entry.place.missing
+        if "earlier" in given:
+            if not given.get("opened"):
+                raise Refused("invalid", "earlier is given, but the app is not open; expected opened: true")
+            _check_earlier(agent, step, given["earlier"])
         if given.get("opened") and not available:
             del given["opened"]  # an unavailable participant reveals nothing
+            given.pop("earlier", None)
         if "shown" in given:
             if given.get("opened"):
                 raise Refused("invalid", "shown is given, but the app is open; expected only one of them")
@@ -117,6 +123,7 @@ class Propose(Command, kw_only=True):
         if self.fallback:
             given["mode"] = FALLBACK_MODE
             given.pop("reported", None)
+            given.pop("earlier", None)
             if entry.place.missing and not given.get("reason"):
                 given["available"], given["reason"] = False, point.absence(None, entry.place.missing)
         return given
@@ -175,12 +182,7 @@ class Answer(Command, kw_only=True):
             point.standing_action(names, names[0], self.shown, revealed)
         if self.reported is not None:
             point.with_reported(agent.problem, agent.reported_names, entry, self.reported)
-        earlier = {}
-        for number, values in (self.earlier or {}).items():
-            if not number.isdecimal() or int(number) >= row["step"]:
-                raise InputError(f"earlier contains step {number!r}; expected the number of an earlier step")
-            earlier[int(number)] = values
-        corrections.reported_earlier(agent, earlier or None)
+        _check_earlier(agent, row["step"], self.earlier or {})
 
     def _late(self, transaction: Transaction, person: Participant, row: dict[str, Any]) -> Answered:
         """Record an answer that came after the nudge was settled; it counts as an opening at the next decision point.
@@ -203,6 +205,22 @@ class Answer(Command, kw_only=True):
             decision=row["id"],
         )  # fmt: skip
         return 200, decision_answer(row, blind=self.blind)
+
+
+def _check_earlier(agent: Agent, step: int, earlier: Mapping[str, Any]) -> None:
+    """Refuse values reported for what is no earlier step, or for one that a reveal has uncovered."""
+    settled = {}
+    for number, values in earlier.items():
+        if not number.isdecimal() or int(number) >= step:
+            raise InputError(f"earlier contains step {number!r}; expected the number of an earlier step")
+        if agent.open_proposal is not None and int(number) == agent.step:  # the next decision will settle it
+            point.with_reported(agent.problem, agent.reported_names, agent.steps[agent.step], values)
+        else:
+            settled[int(number)] = values
+    try:
+        corrections.reported_earlier(agent, settled)
+    except StateError as error:
+        raise Refused("invalid", str(error)) from None
 
 
 def _public(person: Participant, sensed: Mapping[str, Any]) -> dict[str, Any]:

@@ -163,7 +163,10 @@ class Fold:
             answer |= _because(agent, made, entry)
         if not made.nudged or shown is not None:
             why = answer.get("why", "")
-            answer["settled"] = self._settled(agent, False if made.nudged else None, shown=shown, why=why)
+            earlier = _by_step(given.get("earlier"))
+            answer["settled"] = self._settled(
+                agent, False if made.nudged else None, earlier=earlier, shown=shown, why=why
+            )
         return answer
 
     def step(self, agent: Agent, number: int, sensed: Any, reported: Any) -> Step:
@@ -227,13 +230,12 @@ class Fold:
         if given.get("mode") == FALLBACK_MODE:
             why = "Unanswered; what stood stays, as no learned policy could be used."
             return {"action": fallback.let_stand(person.agent), "outcome": "unanswered", "revealed": False, "why": why}
-        earlier = given.get("earlier")
         return self._settled(
             person.agent,
             answered,
             opened=opened,
             reported=given.get("reported"),
-            earlier=None if earlier is None else {int(number): told for number, told in earlier.items()},
+            earlier=_by_step(given.get("earlier")),
             shown=given.get("shown"),
         )
 
@@ -343,6 +345,11 @@ def _because(agent: Agent, made: Proposal, entry: Step) -> Answer:
     except Exception as error:
         log.error("the reason of a nudge could not be computed", error=type(error).__name__)
         return {}
+
+
+def _by_step(earlier: Mapping[str, Any] | None) -> dict[int, Any] | None:
+    """Values reported for earlier steps, by their number; an event has it as text."""
+    return None if earlier is None else {int(number): told for number, told in earlier.items()}
 
 
 def _known(step: int | None) -> int:
