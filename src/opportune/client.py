@@ -191,19 +191,10 @@ class Client:
         return self.write("POST", f"participants/{_part(participant)}/notes", {"text": text}, key)
 
     def decide(
-        self,
-        participant: str,
-        sensed: Mapping[str, Any],
-        *,
-        at: dt.datetime | None = None,
-        opened: bool = False,
-        reported: Mapping[str, Any] | None = None,
-        earlier: Mapping[int, Mapping[str, Any]] | None = None,
-        available: bool = True,
-        reason: str | None = None,
-        shown: str | None = None,
-        key: str | None = None,
-    ) -> Decision:
+        self, participant: str, sensed: Mapping[str, Any], *, at: dt.datetime | None = None, opened: bool = False,
+        reported: Mapping[str, Any] | None = None, earlier: Mapping[int, Mapping[str, Any]] | None = None,
+        available: bool = True, reason: str | None = None, shown: str | None = None, key: str | None = None,
+    ) -> Decision:  # fmt: skip
         """Decide whether to nudge now, and what to recommend in the meantime."""
         body = moment(
             sensed, at=at, opened=opened, reported=reported, earlier=earlier, available=available, reason=reason,

@@ -59,10 +59,10 @@ def demo(
     from opportune.rehearsal.participant_app import PARTICIPANT_APP  # noqa: PLC0415
     from opportune.service.accounts.people import add_person  # noqa: PLC0415
     from opportune.service.accounts.sessions import make_link  # noqa: PLC0415
-    from opportune.service.export import exports  # noqa: PLC0415
     from opportune.service.monitoring import forecast  # noqa: PLC0415
     from opportune.service.monitoring.logs import log_as_json  # noqa: PLC0415
     from opportune.service.pages.texts import languages  # noqa: PLC0415
+    from opportune.service.record.queries import study_in_force  # noqa: PLC0415
     from opportune.service.server import serve  # noqa: PLC0415
 
     checks.choice("--language", language, list(languages()))
@@ -72,7 +72,7 @@ def demo(
         timezone = local_timezone()
         with Bar("forty participants, three weeks") as bar:
             database = fill(folder, timezone=timezone, language=language, progress=bar.show)
-        running = exports.study_in_force(database)
+        running = study_in_force(database)
         planned = forecast.simulated(running)
         if planned is not None:
             forecast.keep(database, running, planned)

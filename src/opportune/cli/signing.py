@@ -57,7 +57,7 @@ def _second_factor(database: "Database", caller: "Caller") -> None:
     """Ask for the second factor, if the person has one or must have one."""
     from opportune.service.accounts import people, second_factor  # noqa: PLC0415
     from opportune.service.accounts.changes import Actor, at_the_machine  # noqa: PLC0415
-    from opportune.service.export.exports import study_in_force  # noqa: PLC0415
+    from opportune.service.record.queries import study_in_force  # noqa: PLC0415
 
     name, role = caller
     if not second_factor.confirmed(database, name):

@@ -13,7 +13,7 @@ from opportune.service.api.reads import decision_details, participant_details
 from opportune.service.commands import calls
 from opportune.service.commands.base import SYSTEM, Command
 from opportune.service.commands.decisions import Propose
-from opportune.service.commands.expiry import Expire, GiveUp
+from opportune.service.commands.expiry import Expire, GiveUp, completions
 from opportune.service.commands.participants import Enrol, Note, SetStatus
 from opportune.service.commands.rewards import Reward
 from opportune.service.problems import Refused
@@ -91,10 +91,11 @@ class DirectAccess:
         self.writer.do(calls.Try(who=next(self._staff), received=clock.from_datetime(at), decision=decision))
 
     def _expire(self, now: int) -> None:
-        """Settle nudges whose window has ended, and give up overdue rewards."""
+        """Settle nudges whose window has ended, give up overdue rewards, and complete those who have finished."""
         late, unrewarded = queries.overdue(self.writer.database, now)
         commands: list[Command] = [Expire(who=SYSTEM, received=now, decision=decision) for decision in late]
         commands += [GiveUp(who=SYSTEM, received=now, decision=decision) for decision in unrewarded]
+        commands += completions(self.writer.database, now)
         if commands:
             self.writer.write(commands)
 

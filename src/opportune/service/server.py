@@ -12,12 +12,12 @@ from opportune.errors import InputError
 from opportune.service.accounts.names import LAUNCHER
 from opportune.service.api.app import create_app
 from opportune.service.commands.administration import Launch
-from opportune.service.export.exports import study_in_force
 from opportune.service.monitoring.forecast import start_forecast
 from opportune.service.monitoring.logs import log_as_json
 from opportune.service.monitoring.redcap import require_token
 from opportune.service.record import secret
 from opportune.service.record.database import Database, file_url
+from opportune.service.record.queries import study_in_force
 from opportune.service.record.writer import Writer
 from opportune.service.service import Service
 from opportune.service.state import clock

@@ -21,7 +21,6 @@ from opportune.service.accounts.keys import PHONE, STAFF, Caller, Keys
 from opportune.service.accounts.limits import Limits
 from opportune.service.commands.base import SYSTEM, Command
 from opportune.service.commands.expiry import Touch, expire_all
-from opportune.service.export.exports import study_in_force
 from opportune.service.monitoring import unattended
 from opportune.service.monitoring.alerts import Alerts
 from opportune.service.monitoring.anchors import anchor
@@ -33,6 +32,7 @@ from opportune.service.monitoring.redcap import Enrolments
 from opportune.service.problems import Refused
 from opportune.service.record import tables
 from opportune.service.record.database import Database, Elsewhere, reachable
+from opportune.service.record.queries import study_in_force
 from opportune.service.record.writer import Reply, Writer
 from opportune.service.state import clock
 from opportune.service.state.study import StudyInForce

@@ -3,20 +3,11 @@
 import io
 import json
 import sys
-from collections.abc import Iterator
 
 import pytest
 import structlog
 
 from opportune.service.monitoring.logs import log_as_json
-
-
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    """Other tests log as they did."""
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
 
 
 def test_lines_of_json_on_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:

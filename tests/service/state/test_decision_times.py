@@ -135,6 +135,36 @@ def test_a_window_that_ends_settles_the_nudge(sqlite: Database) -> None:
     assert verify(sqlite).findings == []
 
 
+def test_who_has_made_all_decisions_is_completed(sqlite: Database) -> None:
+    """Once the last reward has come or was given up: not before, nor anybody who has decisions to come."""
+    writer = Writer(sqlite)
+    launch(writer, study_text(horizon=3, budget=2, policy="never").replace("[10, 20]", "[2]"))
+    begun = at("2026-03-28T09:00:00Z")
+    names = ("prompt", "awaited", "early")
+    writer.write([Enrol(who="staff", received=begun, participant=name) for name in names])
+    for name, steps in zip(names, (3, 3, 2), strict=True):
+        for number in range(steps):
+            ask = Propose(who="app", received=begun, participant=name, given={"sensed": SENSED})
+            made = answer_of(writer.do(ask))["decision"]
+            if name == "prompt" or number < 2:
+                writer.do(Reward(who="app", received=begun, decision=made, reward=1.0))
+
+    def statuses() -> list[str]:
+        rows = (participant_row(sqlite, name) for name in names)
+        return [row["status"] for row in rows if row is not None]
+
+    writer.start()
+    assert expire_all(writer, begun + 1) == 1
+    assert statuses() == ["completed", "active", "active"]
+    given_up = begun + StudyInForce.from_text(study_text()).reward_window
+    assert [expire_all(writer, given_up + i) for i in range(3)] == [1, 1, 0]
+    assert statuses() == ["completed", "completed", "active"]
+    writer.stop()
+    last = event_rows(sqlite, limit=100)[-1]
+    assert (last["kind"], last["who"], last["participant"]) == (events.STATUS, SYSTEM, "awaited")
+    assert verify(sqlite).findings == []
+
+
 @pytest.mark.parametrize("default", [None, 0.25])
 def test_rewards_that_never_come(sqlite: Database, default: float | None) -> None:
     """They are skipped after the waiting time, or the study's default is taken; which of the two is on record."""

@@ -16,10 +16,13 @@ from opportune.service.commands.base import (
 )
 from opportune.service.commands.corrections import change_zone_if_due
 from opportune.service.commands.decisions import settle_unanswered
+from opportune.service.commands.participants import SetStatus
 from opportune.service.commands.rewards import Reward
 from opportune.service.record import events, queries
+from opportune.service.record.database import Database
 from opportune.service.record.transaction import Transaction
 from opportune.service.record.writer import Writer
+from opportune.service.state.participant import ACTIVE, COMPLETED, PAUSED
 
 
 class Touch(Command, kw_only=True):
@@ -87,10 +90,34 @@ class ChangeZone(Command, kw_only=True):
         return 200, participant_answer(person)
 
 
+class Complete(Command, kw_only=True):
+    """Mark a participant as completed who has made all decisions; `queries.finished` names them."""
+
+    participant: str
+
+    def about(self) -> tuple[str | None, str | None]:
+        return self.participant, None
+
+    def run(self, transaction: Transaction) -> Answered:
+        person = transaction.person(self.participant)
+        done = person.agent.step >= transaction.running.horizon and person.open_decision is None
+        if not done or person.status not in {ACTIVE, PAUSED}:
+            return 200, participant_answer(person)
+        return SetStatus(who=self.who, received=self.received, participant=self.participant, status=COMPLETED).run(
+            transaction
+        )
+
+
+def completions(database: Database, now: int) -> list[Command]:
+    """The commands that mark those as completed of whom nothing is expected any more."""
+    found = queries.finished(database, queries.study_in_force(database).horizon)
+    return [Complete(who=SYSTEM, received=now, participant=name) for name in found]
+
+
 def expire_all(writer: Writer, now: int) -> int:
     """Record outcomes of calls, settle nudges whose window has ended, change time zones, give up overdue rewards.
 
-    Returns the number of commands that this took.
+    Who has made all decisions is marked as completed. Returns the number of commands that this took.
     """
     late, unrewarded = queries.overdue(writer.database, now)
     commands: list[Command] = [
@@ -101,6 +128,7 @@ def expire_all(writer: Writer, now: int) -> int:
         ChangeZone(who=SYSTEM, received=now, participant=name) for name in queries.due_zones(writer.database, now)
     ]
     commands += [GiveUp(who=SYSTEM, received=now, decision=decision) for decision in unrewarded]
+    commands += completions(writer.database, now)
     for future in [writer.submit(command) for command in commands]:
         with contextlib.suppress(OpportuneError):
             future.result()

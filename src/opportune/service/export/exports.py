@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
-from sqlalchemy import select
 
-from opportune.errors import DataError
 from opportune.live.cohort import Cohort
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
@@ -38,8 +36,8 @@ from opportune.service.export.probabilities import (
     of_action,
 )
 from opportune.service.export.rows import rows_of
-from opportune.service.record import tables
 from opportune.service.record.database import Database
+from opportune.service.record.queries import study_in_force
 from opportune.service.state.projection import known_of
 from opportune.service.state.study import StudyInForce
 
@@ -274,15 +272,6 @@ def _features(problem: Problem | ContinuousProblem) -> Column:
     version = hashlib.sha256(json.dumps(problem.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
     meaning = "Beginning of the hash of what defines the features: variables, formula, actions."
     return Column("features_version", "text", meaning, lambda row: version)
-
-
-def study_in_force(database: Database) -> StudyInForce:
-    """The study file in force."""
-    with database.reading.connect() as connection:
-        text = connection.execute(select(tables.study.c.file)).scalar()
-    if text is None:
-        raise DataError("no study is launched in this database; expected a launched study")
-    return StudyInForce.from_text(text)
 
 
 def columns_of(name: str, running: StudyInForce) -> tuple[Column, ...]:

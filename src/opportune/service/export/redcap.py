@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 from opportune.service.export.columns import Column
-from opportune.service.export.exports import cell, columns_of, study_in_force
+from opportune.service.export.exports import cell, columns_of
 from opportune.service.export.rows import rows_of
 from opportune.service.record.database import Database
+from opportune.service.record.queries import study_in_force
 
 HEADER = (
     "Variable / Field Name", "Form Name", "Section Header", "Field Type", "Field Label",

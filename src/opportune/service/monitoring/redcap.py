@@ -20,13 +20,14 @@ from opportune.errors import DataError, InputError, OpportuneError
 from opportune.service.accounts.names import REDCAP
 from opportune.service.api.models import Name
 from opportune.service.commands.participants import Enrol
-from opportune.service.export.exports import columns_of, study_in_force
+from opportune.service.export.exports import columns_of
 from opportune.service.export.redcap import REPEATED, fields_of, value_of
 from opportune.service.monitoring.alerts import YELLOW, Alerts
 from opportune.service.monitoring.logs import described, log_sparingly
 from opportune.service.problems import Refused
 from opportune.service.record import queries, tables
 from opportune.service.record.database import Database
+from opportune.service.record.queries import study_in_force
 from opportune.service.record.writer import Writer
 from opportune.service.state import clock
 from opportune.service.state.study import StudyInForce

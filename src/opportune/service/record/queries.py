@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Select, case, func, select
+from sqlalchemy import Select, case, exists, func, select
 
+from opportune.errors import DataError
 from opportune.service.record import events, tables
 from opportune.service.record.database import Database
 from opportune.service.state import clock
+from opportune.service.state.participant import ACTIVE, PAUSED
+from opportune.service.state.study import StudyInForce
 
 
 class _Because(msgspec.Struct):
@@ -38,6 +41,18 @@ def overdue(database: Database, now: int) -> tuple[list[str], list[str]]:
         )
 
 
+def finished(database: Database, horizon: int) -> list[str]:
+    """Participants of an open study who have made all decisions, and of whom neither answers nor rewards are due."""
+    person, made = tables.participants.c, tables.decisions.c
+    expected = exists().where(made.participant == person.name, made.reward_due.is_not(None))
+    query = select(person.name).where(
+        select(tables.study.c.status).scalar_subquery() == "open", person.status.in_([ACTIVE, PAUSED]),
+        person.step >= horizon, person.open_decision.is_(None), ~expected,
+    )  # fmt: skip
+    with database.reading.connect() as connection:
+        return list(connection.execute(query.order_by(person.number).limit(MOST_AT_ONCE)).scalars())
+
+
 def due_zones(database: Database, now: int) -> list[str]:
     """Participants whose announced change of time zone is due."""
     table = tables.participants.c
@@ -51,6 +66,15 @@ def rows(database: Database, query: Select[Any]) -> list[dict[str, Any]]:
     """The rows that a query returns."""
     with database.reading.connect() as connection:
         return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def study_in_force(database: Database) -> StudyInForce:
+    """The study file in force."""
+    with database.reading.connect() as connection:
+        text = connection.execute(select(tables.study.c.file)).scalar()
+    if text is None:
+        raise DataError("no study is launched in this database; expected a launched study")
+    return StudyInForce.from_text(text)
 
 
 def study_row(database: Database) -> dict[str, Any] | None:
