@@ -35,13 +35,19 @@ def context_at(world: Any, index: int, step: int, *, seed: int, stream: int) -> 
 
     `index` is the context's number in the trace, if contexts are finite.
     """
-    problem = world.informed_problem()
+    if isinstance(world.problem, Problem):
+        return context_of(world.informed_problem(), index)
+    walk = visit(world, np.zeros(step, dtype=np.int64), seed=seed, stream=stream)
+    return context_of(world.informed_problem(), walk.values[-1])
+
+
+def context_of(problem: Any, moment: Any) -> tuple[Values, Values]:
+    """The context of a moment, which is its number or, if contexts are not finite, its values."""
     if isinstance(problem, Problem):
-        levels = problem.levels(int(index))
+        levels = problem.levels(int(moment))
     else:
-        values = visit(world, np.zeros(step, dtype=np.int64), seed=seed, stream=stream).values[-1]
         levels = {}
-        for value, (name, variable) in zip(values, problem.variables.items(), strict=False):
+        for value, (name, variable) in zip(moment, problem.variables.items(), strict=False):
             names = levels_of(variable)
             levels[name] = float(value) if names is None else names[int(value)]
     for name in problem.histories:
@@ -97,6 +103,8 @@ class Conditions:
         self._rewards = found["reward"].values
         nothing = np.zeros(steps, dtype=np.int64)
         walks = [visit(world, nothing, seed=seed, stream=stream_of(i)) for i, world in enumerate(worlds)]
+        self._problems = [world.informed_problem() for world in worlds]
+        self._values = [walk.values for walk in walks]
         self._happened = [[Happened(*row) for row in walk.happened.tolist()] for walk in walks]
         self.remembers = bool(worlds[0].problem.histories)
         """Whether some variables are the participant's own history."""
@@ -104,9 +112,9 @@ class Conditions:
 
     def context(self, world: int, step: int) -> tuple[Values, Values]:
         """Public and sensed values, and reported values."""
-        return context_at(
-            self.worlds[world], self._context[world, step - 1], step, seed=self.seed, stream=stream_of(world)
-        )
+        problem, number = self._problems[world], step - 1
+        finite = isinstance(problem, Problem)
+        return context_of(problem, self._context[world, number] if finite else self._values[world][number])
 
     def opened(self, world: int, step: int) -> bool:
         """Whether the app is opened unasked."""

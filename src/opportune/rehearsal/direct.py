@@ -47,24 +47,26 @@ class DirectAccess:
         self.writer, self._app, self._calls_take = Writer(database), app, calls_take
         self._staff = itertools.cycle(staff)
         self._unanswered = itertools.count(1)
+        self._expired = 0
 
     def write(self, writes: Sequence[Write], at: dt.datetime) -> "list[dict[str, Any] | ServiceError]":
         """Carry out writes at this time, in one transaction, after expiring what is overdue by then."""
         now = clock.from_datetime(at)
-        self._expire(now)
+        if now > self._expired:  # many writes come at one moment
+            self._expire(now)
+            self._expired = now
         spell = self._calls_take if writes and writes[0].kind == ANSWER else 0
         replies = self.writer.write([self._command(write, now + i * spell) for i, write in enumerate(writes)])
         unanswered = [
             i for i, write in enumerate(writes) if write.kind == ANSWER and not write.body["answered"]
         ]  # these outcomes are recorded a minute later
-        concluded = self.writer.write(
-            [
-                calls.Conclude(who=SYSTEM, received=now + i * spell + calls.UNDO, decision=writes[i].about)
-                for i in unanswered
-            ]
-        )
-        for i, reply in zip(unanswered, concluded, strict=True):
-            replies[i] = reply
+        conclusions = [
+            calls.Conclude(who=SYSTEM, received=now + i * spell + calls.UNDO, decision=writes[i].about)
+            for i in unanswered
+        ]
+        if conclusions:
+            for i, reply in zip(unanswered, self.writer.write(conclusions), strict=True):
+                replies[i] = reply
         return [_read(reply) for reply in replies]
 
     def _command(self, write: Write, now: int) -> Command:
