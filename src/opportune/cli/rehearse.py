@@ -100,7 +100,7 @@ def rehearse(
     days = 30 if days is None else days
     address = start.address_of(url)
     start.check_size(running, people=participants, days=days)
-    with Client(address, _key()) as client, HttpAccess(client, in_order=running.together) as access:
+    with Client(address, _key()) as client, HttpAccess(client, in_order=running.in_turn) as access:
         now = dt.datetime.fromisoformat(start.enter(client, address, running)["now"])
         steps = min(running.horizon, days * decisions_per_day(running.study.settings))
         people = People(running, count=participants, steps=steps, seed=seed)

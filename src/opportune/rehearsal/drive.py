@@ -1,7 +1,7 @@
 """The rehearsal itself: simulated participants go through their days, and simulated staff may answer calls.
 
 Each participant's order is always kept: decision, answer, rewards that have arrived, oldest first. Different
-participants run in parallel, unless they share a budget or a model; then they run one after the other, as in
+participants run in parallel, unless the order of their decisions matters; then they run one after the other, as in
 `simulate`.
 """
 
@@ -170,7 +170,7 @@ class Rehearsal:
     def _groups(self, moment: Moment, todo: dict[int, int]) -> Iterable[list[int]]:
         """The groups of participants that run in parallel at a moment."""
         everyone = [place for place, step in moment.steps.items() if place in todo or self._interrupted(place, step)]
-        return [[place] for place in everyone] if self.running.together else [everyone]
+        return [[place] for place in everyone] if self.running.in_turn else [everyone]
 
     def _interrupted(self, place: int, step: int) -> bool:
         """Whether an earlier run was interrupted in the middle of a participant's step."""
@@ -183,7 +183,7 @@ class Rehearsal:
         self.ask([(self.members[place], todo[place]) for place in group if place in todo], at)
         members = [self.members[place] for place in group]
         if self.staff and any(member.open_step for member in members):
-            if not self.running.together:
+            if not self.running.in_turn:
                 window = dt.timedelta(microseconds=self.running.answer_window)
                 if self.running.calendar is not None:  # the window may end earlier, with the staff's hours
                     window = min(window, self.running.calendar.least_window)
@@ -191,7 +191,7 @@ class Rehearsal:
                 self._pace.until(at)
             self.call(members, at)
         if any(self._due(member) for member in members):
-            if not self.running.together:
+            if not self.running.in_turn:
                 at = moment.at + REWARDS_AT * (moment.following - moment.at)
                 self._pace.until(at)
             self._reward(members, at)

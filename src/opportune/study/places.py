@@ -1,5 +1,6 @@
 """Finds the table of the schema in which a place lies, and the table's name in the file."""
 
+from functools import cache
 from types import UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin
 
@@ -35,6 +36,7 @@ def table_of(place: Place) -> Lies:
     return next(lies for lies in reversed(tables_on(place)) if lies.depth < len(place))
 
 
+@cache
 def sections() -> dict[str, type[Table]]:
     """The sections of a file with their tables."""
     models = {key: model_in(field.annotation) for key, field in keys_of(StudyFile).items()}

@@ -130,6 +130,14 @@ class StudyInForce:
         """Whether participants share something."""
         return any(policy.together for policy in self.policies.values())
 
+    @property
+    def in_turn(self) -> bool:
+        """Whether the order of decisions at one moment matters: a budget, a model or staff's calls of a day are shared.
+
+        Models that are pooled in part change once a day, before all of its decisions.
+        """
+        return any(policy.shared or policy.one_model or policy.capped for policy in self.policies.values())
+
     def try_out(self) -> None:
         """Make a trial decision: it loads what decisions need, so that the first real one does not wait for it."""
         agent = next(iter(self.cohorts().values())).seat(0, stream=0)
