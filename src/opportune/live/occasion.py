@@ -14,7 +14,7 @@ asked again for that, as it was before the decision (`live.whatif`).
 import itertools
 from bisect import bisect
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median_low
 from typing import Any, Literal
 
@@ -194,21 +194,23 @@ def _contributes(
     return Named(name, value, usual, by, float(contribution))
 
 
-def _earlier(then: WhatIf, name: str) -> list[tuple[int, Any]]:
+def _earlier(then: WhatIf, name: str) -> Iterator[tuple[int, Any]]:
     """The participant's earlier values of a variable by step, the latest first."""
     steps = then.agent.steps
-    numbers = range(then.step.step - 1, 0, -1)
-    values = [(n, steps[n].given.get(name)) for n in numbers if n in steps and isinstance(steps[n].given, dict)]
-    return [(number, value) for number, value in values if value is not None]
+    for number in range(then.step.step - 1, 0, -1):
+        given = steps[number].given if number in steps else None
+        value = given.get(name) if isinstance(given, dict) else None
+        if value is not None:
+            yield number, value
 
 
 def _usual(then: WhatIf, name: str, levels: Sequence[Any]) -> tuple[Any, Usual]:
     """What is usual of a variable: for this person at this time of day, at any time, or for everybody."""
-    earlier, per_day = _earlier(then, name), then.problem.schedule.decisions_per_day
-    same = [value for number, value in earlier if (then.step.step - number) % per_day == 0][:MOST_HISTORY]
-    if per_day > 1 and len(same) >= LEAST_HISTORY:
+    per_day = then.problem.schedule.decisions_per_day
+    at_this_time = (value for number, value in _earlier(then, name) if (then.step.step - number) % per_day == 0)
+    if per_day > 1 and len(same := list(itertools.islice(at_this_time, MOST_HISTORY))) >= LEAST_HISTORY:
         return _middle(same), "time"
-    own = [value for _, value in earlier][:MOST_HISTORY]
+    own = [value for _, value in itertools.islice(_earlier(then, name), MOST_HISTORY)]
     if len(own) >= LEAST_HISTORY:
         return _middle(own), "own"
     if isinstance(then.problem, Problem):

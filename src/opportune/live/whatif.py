@@ -39,10 +39,10 @@ class WhatIf:
         numbers = agent.numbers
         self._arrays = {name: array.copy() for name, array in self._before.items()}
         self._scratch = np.zeros_like(numbers.scratch)
-        self._handle = numbers.handle_with(**self._arrays, scratch=self._scratch)
-        self._permitted = self._without_masks()
-        self._raw_scratch = np.zeros_like(numbers.scratch)
-        self._raw = numbers.handle_with(**self._arrays, scratch=self._raw_scratch, constants=self._permitted)
+        self._handle = self._raw = numbers.handle_with(**self._arrays, scratch=self._scratch)
+        if numbers.at.sizes.masked:  # what actions are worth is asked of those forbidden, too
+            self._permitted, self._raw_scratch = self._without_masks(), np.zeros_like(numbers.scratch)
+            self._raw = numbers.handle_with(**self._arrays, scratch=self._raw_scratch, constants=self._permitted)
         self._proposed = numbers.at.scalars("proposed", self._scratch)
         self._notes = numbers.at.scalars("revealer.notes", self._scratch)
         self._budget: Any = numbers.at.views("budget", self._arrays["budget"])

@@ -31,6 +31,7 @@ The log restarts only once all of it is copied, which under constant writing onl
 when the log reaches 250 MB (64,000 pages); decisions wait meanwhile, and fewer than one in a hundred should.
 """
 MIGRATIONS = Path(__file__).parent / "migrations"
+_VERSION = text("SELECT version_num FROM alembic_version")
 MIGRATION_LOCK, BEGINNING_LOCK = 748291, 748292  # PostgreSQL identifies advisory locks by number
 
 
@@ -333,7 +334,7 @@ def _update(table: Table, key: str, names: tuple[str, ...]) -> Update:
 
 def check_schema(connection: Connection) -> None:
     """Raise `Elsewhere` if the tables are of another version: they were upgraded while this process ran."""
-    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    found = connection.execute(_VERSION).scalar()
     if found != newest():
         raise Elsewhere(f"the tables are of version {found}, and this process expects {newest()}: restart it")
 

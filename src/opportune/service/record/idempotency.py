@@ -3,12 +3,19 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, bindparam, insert, select
 
 from opportune.service.record import tables
 
 Key = tuple[str, str]
 """The caller's name, and the idempotency key that the caller chose."""
+
+
+_REQUESTS = tables.requests
+_KNOWN = select(*_REQUESTS.c).where(
+    _REQUESTS.c.caller == bindparam("name"), _REQUESTS.c.key.in_(bindparam("names", expanding=True))
+)
+_ADD = insert(_REQUESTS)
 
 
 class Answer(NamedTuple):
@@ -32,10 +39,8 @@ class Answers:
         wanted: dict[str, list[str]] = {}
         for caller, key in keys:
             wanted.setdefault(caller, []).append(key)
-        table = tables.requests.c
         for caller, names in wanted.items():
-            query = select(*table).where(table.caller == caller, table.key.in_(names))
-            for _, key, *answer in self._connection.execute(query):
+            for _, key, *answer in self._connection.execute(_KNOWN, {"name": caller, "names": names}):
                 self._known[caller, key] = Answer(*answer)
 
     def find(self, key: Key) -> Answer | None:
@@ -51,7 +56,7 @@ class Answers:
         """Insert the new answers."""
         if self._new:
             rows = [{"caller": key[0], "key": key[1], **_row(self._known[key])} for key in self._new]
-            self._connection.execute(insert(tables.requests), rows)
+            self._connection.execute(_ADD, rows)
 
 
 def _row(answer: Answer) -> dict[str, object]:

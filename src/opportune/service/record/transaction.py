@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from opportune._version import __version__
 from opportune.algorithm.version import ALGORITHM
@@ -28,7 +28,17 @@ from opportune.service.state.streams import streams_for
 from opportune.service.state.study import StudyInForce
 from opportune.service.state.trial import Enrolled
 
-_STUDY = [column for column in tables.study.c if column.name not in {"file", "shared"}]
+_CALLS, _DECISIONS, _EVENTS, _PEOPLE = tables.calls, tables.decisions, tables.events, tables.participants
+# Built once, as every request waits for them:
+_LOCK_STUDY = select(*(c for c in tables.study.c if c.name not in {"file", "shared"})).with_for_update()
+_SAID = select(_CALLS.c.decision, _CALLS.c.outcome, _CALLS.c.done_by).where(_CALLS.c.due.is_not(None))
+_DECISIONS_OF_IDS = select(_DECISIONS).where(_DECISIONS.c.id.in_(bindparam("ids", expanding=True)))
+_SINCE = _DECISIONS.c.participant == bindparam("name"), _DECISIONS.c.seq > bindparam("since")
+_DECISIONS_SINCE = select(_DECISIONS).where(*_SINCE).order_by(_DECISIONS.c.step)
+_NAMED = _PEOPLE.c.name.in_(bindparam("names", expanding=True))
+_SEQS, _PEOPLE_OF_NAMES = select(_PEOPLE.c.name, _PEOPLE.c.seq).where(_NAMED), select(_PEOPLE).where(_NAMED)
+_SEATS = select(_PEOPLE.c.arm, _PEOPLE.c.stratum)
+_ADD_EVENTS, _ADD_DECISIONS, _ADD_PEOPLE = insert(_EVENTS), insert(_DECISIONS), insert(_PEOPLE)
 
 
 class Memory:
@@ -55,7 +65,7 @@ class Transaction:
     def __init__(self, connection: Connection, memory: Memory) -> None:
         self.connection = connection
         self.memory = memory
-        row = connection.execute(select(*_STUDY).with_for_update()).mappings().one_or_none()
+        row = connection.execute(_LOCK_STUDY).mappings().one_or_none()
         check_schema(connection)  # after the lock, which a migration holds until the tables are changed
         self.study: dict[str, Any] | None = None if row is None else dict(row)
         self.seq: int = 0 if row is None else row["seq"]
@@ -85,9 +95,7 @@ class Transaction:
     def said(self) -> dict[str, tuple[str, str]]:
         """Outcomes of calls that staff can still undo: {decision: (outcome, who)}; read when first needed."""
         if self._said is None:
-            calls = tables.calls.c
-            query = select(calls.decision, calls.outcome, calls.done_by).where(calls.due.is_not(None))
-            self._said = {row.decision: (row.outcome, row.done_by) for row in self.connection.execute(query)}
+            self._said = {row.decision: (row.outcome, row.done_by) for row in self.connection.execute(_SAID)}
         return self._said
 
     def calls_changed(self) -> None:
@@ -137,8 +145,7 @@ class Transaction:
 
     def _on_record(self, seq: int, head: str) -> bool:
         """Whether the record contains an event with this hash, and so everything before it."""
-        query = select(tables.events.c.hash).where(tables.events.c.seq == seq)
-        return seq == 0 or self.connection.execute(query).scalar() == head
+        return seq == 0 or self.connection.execute(select(_EVENTS.c.hash).where(_EVENTS.c.seq == seq)).scalar() == head
 
     def _rebuild(self) -> None:
         """Rebuild all states from the record, as a stored one cannot be used; this transaction stores them."""
@@ -164,21 +171,19 @@ class Transaction:
         """Rows of decisions, including the changes made in this transaction."""
         missing = [decision for decision in ids if decision not in self._decisions]
         if missing:
-            query = select(tables.decisions).where(tables.decisions.c.id.in_(missing))
-            for row in self.connection.execute(query).mappings():
+            for row in self.connection.execute(_DECISIONS_OF_IDS, {"ids": missing}).mappings():
                 self._decisions[row["id"]] = {**row, **self._updates.get(row["id"], {})}
         return [self._decisions[decision] for decision in ids if decision in self._decisions]
 
     def _read_people(self, names: Sequence[str]) -> None:
         """Read participants by name; states that memory holds at the stored `seq` are not read."""
-        table, known = tables.participants.c, self.memory.participants
+        known = self.memory.participants
         self.participants |= dict.fromkeys(names)
-        stored = self.connection.execute(select(table.name, table.seq).where(table.name.in_(names))).all()
+        stored = self.connection.execute(_SEQS, {"names": names}).all()
         stale = [name for name, seq in stored if name not in known or known[name].seq != seq]
         rows = {}
         if stale:
-            query = select(tables.participants).where(table.name.in_(stale))
-            rows = {row["name"]: row for row in self.connection.execute(query).mappings()}
+            rows = {row["name"]: row for row in self.connection.execute(_PEOPLE_OF_NAMES, {"names": stale}).mappings()}
         for name, _seq in stored:
             unpacked = name in rows and not self.rebuilt  # a rebuild has put all participants in memory
             self.participants[name] = self._unpacked(rows[name]) if unpacked else self.memory.participants[name]
@@ -189,9 +194,7 @@ class Transaction:
         seat = {name: row[name] for name in ("arm", "member", "began")}
         agent = self.fold.agent(row["number"], **seat) if known is None else known.agent
         since = 0 if known is None else known.seq
-        table = tables.decisions
-        query = select(table).where(table.c.participant == row["name"], table.c.seq > since)
-        decisions = self.connection.execute(query.order_by(table.c.step)).mappings()
+        decisions = self.connection.execute(_DECISIONS_SINCE, {"name": row["name"], "since": since}).mappings()
         try:
             person = Participant.from_row(row, decisions, agent=agent, known=[] if known is None else known.decisions)
         except StateError:
@@ -241,17 +244,14 @@ class Transaction:
         """Enrol a participant; `given` contains the time zone and the baseline values."""
         assert self.study is not None
         if self._seats is None:
-            table = tables.participants.c
-            self._seats = Enrolled(tuple(row) for row in self.connection.execute(select(table.arm, table.stratum)))
+            self._seats = Enrolled(tuple(row) for row in self.connection.execute(_SEATS))
         person, answer = self.fold.enrol(name, self.study["enrolled"], given, self._seats, received=received)
         self.study["enrolled"] += 1
         self.study["pooled"] = self.study["pooled"] or received
         event = self._append(events.ENROLLED, person=person, given=given, answer=answer, who=who, received=received)
         person.seq = event.seq
-        self.participants[name] = person
-        self.memory.participants[name] = person
+        self.participants[name] = self.memory.participants[name] = self._changed[name] = person
         self._enrolled.add(name)
-        self._changed[name] = person
         return person
 
     def happen(
@@ -354,11 +354,11 @@ class Transaction:
             return
         self.wrote = True
         if self._events:
-            self.connection.execute(insert(tables.events), self._events)
+            self.connection.execute(_ADD_EVENTS, self._events)
             rehearsal = self.study is not None and bool(self.study["rehearsal"])
             outbox.put(self.connection, self.running, self._messages, clock.now(), rehearsal=rehearsal)
         if self._new:
-            self.connection.execute(insert(tables.decisions), [self._decisions[decision] for decision in self._new])
+            self.connection.execute(_ADD_DECISIONS, [self._decisions[decision] for decision in self._new])
         self._update_decisions()
         self._write_people()
         self._write_study()
@@ -380,20 +380,20 @@ class Transaction:
         rows = [{**p.row(shared=self.running.shared), "state": pack(p.agent)} for p in self._changed.values()]
         new = [row for row in rows if row["name"] in self._enrolled]
         if new:
-            self.connection.execute(insert(tables.participants), new)
+            self.connection.execute(_ADD_PEOPLE, new)
         if len(new) < len(rows):
             known = [row for row in rows if row["name"] not in self._enrolled]
             update_rows(self.connection, tables.participants, "name", CHANGING, known)
 
     def _write_study(self) -> None:
         assert self.study is not None
-        values: dict[str, Any] = {"seq": self.seq, "head": self.head, "enrolled": self.study["enrolled"]}
-        values |= {name: self.study[name] for name in ("status", "amendments", "pooled")}
+        values: dict[str, Any] = {"id": 1, "seq": self.seq, "head": self.head}
+        values |= {name: self.study[name] for name in ("enrolled", "status", "amendments", "pooled")}
         if self.running.together:
             values["shared"] = pack_shared(self.fold.cohorts)
         if self.running.shared:
             values["spent"], values["nudges"] = self.fold.spending()
-        self.connection.execute(update(tables.study).values(values))
+        update_rows(self.connection, tables.study, "id", values, [values])
 
     def committed(self) -> None:
         """Note that the transaction is durable: memory now includes its last event."""
