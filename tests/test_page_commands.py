@@ -80,6 +80,7 @@ INSTEAD = {
         "opportune rehearse trial.toml --participants 6 --days 30 --export out/rehearsal",
     "opportune rehearse my.toml --export out/rehearsal":
         "opportune rehearse my.toml --export out/rehearsal --participants 4 --days 20",
+    "opportune rehearse my.toml --keep kept": "opportune rehearse my.toml --keep kept --participants 4 --days 20",
     "opportune rehearse my.toml --url http://127.0.0.1:8000 --participants 10 --days 5 --speed 60x":
         "opportune rehearse my.toml --url http://127.0.0.1:8000 --participants 4 --days 3 --speed max",
     # what asks questions

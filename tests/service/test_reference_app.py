@@ -19,7 +19,7 @@ from browser import open_browser
 from opportune.rehearsal.participant_app import TYPES, content
 from opportune.service.accounts import tokens
 from opportune.service.accounts.changes import Actor
-from opportune.service.accounts.keys import add_key
+from opportune.service.accounts.keys import FRESH_SECONDS, add_key
 from opportune.service.commands.decisions import Answer
 from opportune.service.commands.participants import Enrol
 from opportune.service.problems import Refused
@@ -253,6 +253,8 @@ def test_a_phone_that_was_lost_shows_nothing_more(trial: Trial, opened: Open) ->
     """After its token is revoked nothing is kept on it; a wrong code connects nothing."""
     page = connected(trial, opened)
     tokens.revoke(trial.database, "P001", BY_HAND)
+    page.wait_for_timeout(1_000 * FRESH_SECONDS)  # so long the service remembers a token
+    page.evaluate("window.dispatchEvent(new Event('online'))")  # it asks again, as it does every half minute by itself
     expect(page.locator("#connect")).to_be_visible(timeout=60_000)
     assert page.evaluate("Object.keys(localStorage).length") == 0
     page.get_by_label("Your code").fill("opr_forged")
