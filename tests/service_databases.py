@@ -1,4 +1,4 @@
-"""Databases that tests of the service run on: SQLite files, and a real PostgreSQL."""
+"""What tests of the service run on: SQLite files, a real PostgreSQL, quick passwords, logs as they were."""
 
 import os
 import tempfile
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from argon2 import PasswordHasher
 
 from opportune.service.accounts import people
@@ -24,6 +25,14 @@ def quick_passwords() -> Iterator[None]:
         patch.setattr(people, "_HASHER", quick)
         patch.setattr(people, "_NOBODY", quick.hash("nobody"))
         yield
+
+
+@pytest.fixture(autouse=True)
+def logging_restored() -> Iterator[None]:
+    """A test that starts a service changes how this process logs; the next one logs as before."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture

@@ -151,6 +151,9 @@ def test_what_will_happen_is_said_in_words() -> None:
         "WARNING: 12 participants are few: with fewer than 20, intervals are unreliable.",
     ]
     assert said[: len(expected)] == expected
+    more = outlook(parse_study(text + dated.replace("planned = 12", "planned = 30") + OUTLOOK))
+    few = [sentence for sentence in more if "are few" in sentence]
+    assert few == ["WARNING: 10 participants in “control” are few: with fewer than 20, intervals are unreliable."]
     assert "of rewards lie beyond the bounds, [-1, 0.5], and are clipped" in said[-1]
     assert outlook(parse_study(BASE)) == []
 

@@ -127,7 +127,8 @@ def find_arms(settings: Settings, simulations: Simulations, budget: float) -> pd
     rows = []
     for i, name in enumerate(names):
         own, gain = interval(outcomes[name]), interval(outcomes[name] - outcomes[reference])
-        label = arms.named[name].label or name
+        known = arms.named[name].label
+        label = name if known is None else f"{known} ({name})"  # exports and analyses have the name
         size = round(settings.participants * arms.named[name].share / shares)
         other = name != reference
         rows.append(

@@ -68,20 +68,6 @@ class Power(NamedTuple):
     """The number of fresh participants."""
 
 
-class Pooled(NamedTuple):
-    """An analysis of all fresh participants."""
-
-    names: list[str]
-    estimate: Floats
-    variance: Floats
-    """The covariance matrix v of the estimates."""
-    share: float
-    """The share of participants who have rows that count."""
-    k: int
-    eligible: float
-    least: float
-
-
 def designs(settings: Settings, budget: int) -> dict[str, dict[float, Policy]]:
     """The policies whose records are analysed, at each budget: as planned, then without chance or with more of it."""
     budgets = sorted({float(budget), *(b for b in settings.budgets if b > 0.0)})

@@ -45,6 +45,11 @@ def smoothed(worth, above, tied, share):  # type: ignore[no-untyped-def]
     return 1.0 if above <= share else 0.0
 
 
+def _counted(number: str, one: str, many: str) -> str:
+    """A number with the words that fit it."""
+    return f"{number} {one if number == '1' else many}"
+
+
 def words(notes: Any) -> str:
     """How the moment ranks, what old advice has cost, how far the budget reaches.
 
@@ -57,7 +62,8 @@ def words(notes: Any) -> str:
     debt = ""
     if notes.debt > 0.005:
         debt = f", and following old advice has cost about {notes.debt:.2f} since the last contact"
-    reach = f"{notes.left:.3g} nudges are left for {notes.to_come:.0f} decisions, enough for the best"
+    left = _counted(f"{notes.left:.3g}", "nudge is left", "nudges are left")
+    reach = f"{left} for {_counted(f'{notes.to_come:.0f}', 'decision', 'decisions')}, enough for the best"
     better = "hardly any of the moments to expect"
     if notes.above >= 0.005:
         better = f"{notes.above:.0%} of the moments to expect"

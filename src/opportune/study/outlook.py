@@ -261,9 +261,22 @@ def _randomised(study: "Study") -> Iterator[str]:
     elif policy.budget is not None:
         how = "[probabilities] nudge" if isinstance(revealer, Pace) else "kind = 'PACE' with [probabilities] nudge"
         yield f"WARNING: {nudge.several} are not randomised, so their effect cannot be estimated ({how})."
-    planned = study.settings.participants.planned
-    if planned is not None and planned < FEW:
-        yield f"WARNING: {planned} participants are few: with fewer than {FEW}, intervals are unreliable."
+    yield from _few(study)
+
+
+def _few(study: "Study") -> Iterator[str]:
+    """A warning if the study, or one of its arms, has few participants."""
+    planned, arms = study.settings.participants.planned, study.settings.arms
+    if planned is None:
+        return
+    reason = f"with fewer than {FEW}, intervals are unreliable."
+    if planned < FEW:
+        yield f"WARNING: {planned} participants are few: {reason}"
+    elif arms is not None:
+        shares = sum(arm.share for arm in arms.named.values())
+        for name, arm in arms.named.items():
+            if (size := round(planned * arm.share / shares)) < FEW:
+                yield f"WARNING: {size} participants in “{arm.label or name}” are few: {reason}"
 
 
 def _clipped(study: "Study") -> Iterator[str]:
