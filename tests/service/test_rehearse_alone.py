@@ -91,6 +91,7 @@ def test_the_whole_study_is_rehearsed(tmp_path: Path, case: dict[str, bool]) -> 
     with (tmp_path / "out" / "participants.csv").open(encoding="utf-8") as opened:
         people = list(csv.DictReader(opened))
     assert {row["site"] for row in people} == {"A", "B"}
+    assert {row["status"] for row in people} == {"completed"}
     if case["arms"]:
         assert {row["arm"] for row in people} == {"nudges", "control"}
         control = {row["participant"] for row in people if row["arm"] == "control"}

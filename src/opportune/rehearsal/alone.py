@@ -40,6 +40,7 @@ def rehearse_alone(
         staff=True, progress=progress,
     )  # fmt: skip
     rehearsal.run()
+    access.expire(clock.from_datetime(rehearsal.calendar.at(days, 0)))
     return database, rehearsal
 
 

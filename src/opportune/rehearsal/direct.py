@@ -53,8 +53,7 @@ class DirectAccess:
         """Carry out writes at this time, in one transaction, after expiring what is overdue by then."""
         now = clock.from_datetime(at)
         if now > self._expired:  # many writes come at one moment
-            self._expire(now)
-            self._expired = now
+            self.expire(now)
         spell = self._calls_take if writes and writes[0].kind == ANSWER else 0
         replies = self.writer.write([self._command(write, now + i * spell) for i, write in enumerate(writes)])
         unanswered = [
@@ -92,7 +91,7 @@ class DirectAccess:
         """Let staff make a call that nobody answers."""
         self.writer.do(calls.Try(who=next(self._staff), received=clock.from_datetime(at), decision=decision))
 
-    def _expire(self, now: int) -> None:
+    def expire(self, now: int) -> None:
         """Settle nudges whose window has ended, give up overdue rewards, and complete those who have finished."""
         late, unrewarded = queries.overdue(self.writer.database, now)
         commands: list[Command] = [Expire(who=SYSTEM, received=now, decision=decision) for decision in late]
@@ -100,6 +99,7 @@ class DirectAccess:
         commands += completions(self.writer.database, now)
         if commands:
             self.writer.write(commands)
+        self._expired = now
 
     def set_time(self, at: dt.datetime) -> None:
         """Do nothing: each write brings its own time."""

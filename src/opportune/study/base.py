@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 from pydantic import (
     BaseModel,
     ConfigDict,
-    ModelWrapValidatorHandler,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     field_validator,
     model_validator,
 )
 from pydantic.fields import FieldInfo
+from pydantic.functional_validators import ModelWrapValidatorHandler  # at the top only from pydantic 2.11 on
 from pydantic_core import PydanticCustomError
 
 from opportune import checks
