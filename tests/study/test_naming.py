@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from study_files import BASE, edit
 
-from opportune.service.pages.texts import Texts
-from opportune.service.pages.words import value_label
 from opportune.study import parse_study
 from opportune.study.naming import value_name, variable_name
 
@@ -48,6 +46,10 @@ def test_values_have_the_studys_words(name: str, value: Any, said: str, page: st
     """Levels by their labels or answers, numbers with the variable's digits, on German pages with a comma."""
     study = parse_study(GERMAN)
     assert value_name(study.settings, name, value) == said
+    pytest.importorskip("babel", reason="pages come with the extra `serve`")
+    from opportune.service.pages.texts import Texts
+    from opportune.service.pages.words import value_label
+
     running: Any = SimpleNamespace(study=study)
     assert value_label(running, name, value, Texts("de")) == page
 

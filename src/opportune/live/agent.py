@@ -66,7 +66,7 @@ class Agent:
         self.steps: dict[int, Step] = {}
         self.pending = Pending()
         self.open_proposal: Proposal | None = None  # of the step that is not settled yet
-        self.withdrawn = self.explains = False  # `explains`: what was before a proposal is kept, for live.occasion
+        self.withdrawn = self.explains = False  # `explains`: what was before a proposal is kept
         self.opened_since: dict[str, Any] | None = None  # what was told when the app was opened since the latest step
         self.drawn: tuple[float, ...] | None = None  # of the latest settled step, as `Proposal.drawn` of a proposal
         self.before: Any = None

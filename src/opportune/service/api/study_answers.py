@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from opportune.live.occasion import Occasion
 from opportune.service.api.answers import Escalation, Known, Role, Time
 from opportune.service.api.models import Values
+from opportune.service.state.occasion import Occasion
 
 Hash = Annotated[str, Meta(description="SHA-256, as hexadecimal digits.")]
 

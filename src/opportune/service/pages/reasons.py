@@ -1,4 +1,4 @@
-"""The reason for a call in the study's words, from the numbers behind the decision (live.occasion)."""
+"""The reason for a call in the study's words, from the numbers behind the decision (state.occasion)."""
 
 from collections.abc import Mapping
 from typing import Any

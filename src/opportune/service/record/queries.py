@@ -121,7 +121,7 @@ def decision_rows(database: Database, name: str, *, after: int = 0, limit: int) 
 
 
 def occasions(database: Database, decisions: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Why nudges were made (live.occasion), by decision; decisions whose event does not say are left out."""
+    """Why nudges were made (state.occasion), by decision; decisions whose event does not say are left out."""
     table, found = tables.events.c, dict[str, dict[str, Any]]()
     with database.reading.connect() as connection:
         for first in range(0, len(decisions), MOST_AT_ONCE):

@@ -19,13 +19,13 @@ from opportune.live import point
 from opportune.live.agent import Agent
 from opportune.live.cohort import Cohort
 from opportune.live.decision import Proposal, outcome_in_words
-from opportune.live.occasion import occasion_of
 from opportune.live.point import LEARNED, NOTHING, Step
 from opportune.problems.finite import Problem
 from opportune.problems.settings import Located
 from opportune.service.record import events
 from opportune.service.state import clock, fallback, trial
 from opportune.service.state.escalations import escalations
+from opportune.service.state.occasion import occasion_of
 from opportune.service.state.participant import ACTIVE, COMPLETED, FALLBACK_MODE, WITHDRAWN, Participant
 from opportune.service.state.streams import Streams
 from opportune.service.state.study import StudyInForce

@@ -8,7 +8,7 @@ is best by z alone, a nudge is worth
 to the participant now. The *contribution* of a sensed variable is D(q) less D with that variable at its blind mean:
 what the recommender would assume of it. A variable is named if its contribution is positive, if some value of it would
 change the advice, and if the rule itself would rank the moment lower with the variable at its usual value. The rule is
-asked again for that, as it was before the decision (`live.whatif`).
+asked again for that, as it was before the decision (`state.whatif`).
 """
 
 import itertools
@@ -26,10 +26,10 @@ from opportune.engine.declared import CERTAIN
 from opportune.live.agent import Agent
 from opportune.live.decision import Proposal
 from opportune.live.point import LEARNED, Step
-from opportune.live.whatif import Floats, WhatIf
 from opportune.problems.finite import Problem
 from opportune.problems.settings import Located
 from opportune.problems.variables import bounds_of, levels_of
+from opportune.service.state.whatif import Floats, WhatIf
 
 LEAST_HISTORY = 4
 """From so many earlier values on, a participant's own tell what is usual."""

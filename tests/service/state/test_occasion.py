@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from opportune.live.agent import Agent
-from opportune.live.occasion import LEAST_HISTORY, Occasion, occasion_of
 from opportune.live.point import Step
 from opportune.rehearsal.demo import study_text
 from opportune.revealers.pace import Notes
 from opportune.revealers.ranking import BY_RANK
+from opportune.service.state.occasion import LEAST_HISTORY, Occasion, occasion_of
 from opportune.service.state.study import StudyInForce
 
 PEOPLE, STEPS = 20, 50
