@@ -189,6 +189,7 @@ class Terminal:
                     bash = ["bash", "-c", line]
                     done = subprocess.run(bash, cwd=self.folder, capture_output=True, text=True, check=False)
                     assert done.returncode == 0, (line, done.stdout, done.stderr)
+                    assert "urn:opportune:" not in done.stdout, (line, "is refused", done.stdout)
                     self.printed = done.stdout
 
     def _run(self, words: list[str]) -> None:

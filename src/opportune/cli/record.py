@@ -86,7 +86,11 @@ def _verify(database: "Database", actor: "Actor | None") -> None:
         say("opportune: error: the record does not verify", FAILED)
         raise typer.Exit(FAILED)
     Alerts(database).clear("verify")
-    typer.echo(f"verified: {verdict.count:,} events, {verdict.decisions:,} decisions; head {verdict.head}")
+    events, decisions = (
+        f"{n:,} {word}{'' if n == 1 else 's'}"
+        for n, word in ((verdict.count, "event"), (verdict.decisions, "decision"))
+    )
+    typer.echo(f"verified: {events}, {decisions}; head {verdict.head}")
     if verdict.chain_only:
         typer.echo("only the chain was checked: actions are drawn with the secret seed, which closing discloses")
     elif verdict.concealed:

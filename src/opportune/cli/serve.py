@@ -145,7 +145,7 @@ def serve(
     if standby is not None:
         say(f"opportune: warning: {standby}", DONE)
     if rehearsal:
-        say("this is a rehearsal: requests set the time; never use it with patients", DONE)
+        say("this is a rehearsal: requests set the time (header Rehearsal-Time); never use it with patients", DONE)
     if alone:
         shown = database.url if database.sqlite else database.name  # without the password
         say(f"nobody can sign in yet: opportune people add NAME --role admin --db {shlex.quote(shown)}", DONE)

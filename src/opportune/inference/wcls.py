@@ -94,6 +94,6 @@ def estimand(outcome: str, treatment: str, moderators: str, lag: int = 1) -> str
     over = "" if lag == 1 else f", averaged over {lag} decision points from the treatment on,"
     by = "" if moderators.strip() == "1" else f", as it depends on {moderators.strip()}"
     return (
-        f"how much higher {outcome}{over} is on average where {treatment} is 1 instead of 0, at moments when it was "
+        f"how much higher {outcome}{over} is on average with {treatment} than without, at moments when it was "
         f"randomised, with earlier and later treatments as in this study{by}"
     )

@@ -137,16 +137,16 @@ def _of_variable(plan: Plan, name: str, rows: pd.DataFrame) -> str:
     if not top["rate"] - bottom["rate"] > chance:
         return f"{name} makes no difference beyond chance: {listed}."
     nudges = plan.settings.nudges
-    most = f"{name}: most {nudges} with {top['level']}"
+    most = f"{name}: most {nudges} come when it is {top['level']}"
     if bottom["rate"] == 0.0:
-        most += f", none with {bottom['level']}"
+        most += f", none when it is {bottom['level']}"
     worths = rows["worth"].dropna()
     if len(worths) > 1 and top["worth"] >= worths.max() - 1e-9:
         most += ", where fresh advice helps most"
     elif not math.isnan(top["worth"]) and not math.isnan(bottom["worth"]) and top["worth"] > bottom["worth"]:
-        most += f", where it helps more than with {bottom['level']}"
+        most += f", where it helps more than when it is {bottom['level']}"
     else:
-        most += ", although fresh advice helps no more there: hours, caps or earlier stale advice decide"
+        most += ", although fresh advice helps no more then: hours, caps or earlier stale advice decide"
     return f"{most}: {listed}."
 
 

@@ -27,7 +27,7 @@ FLAT = 0.02
 def sentence(plan: Plan) -> str:
     """The plan in a few plain sentences: the gain from the file's budget, then how many nudges are worth it."""
     work = plan.workload.work
-    busy = f"Expect {count(plan, work.usual)} on a usual day and {round(work.busy):,} on the busiest in twenty."
+    busy = f"Expect {count(plan, work.usual)} on a usual day and {round(work.busy):,} on the busiest day in twenty."
     return f"{offered(plan)} {busy} {worth_it(plan)}"
 
 
@@ -104,8 +104,8 @@ def _limit(plan: Plan) -> str:
     restraint = settings.study.settings.policies[settings.main].rule.restraint
     why = f": {restraint.format(nudges=settings.nudges)}" if restraint else ""
     return (
-        f"More than about {number(most)} {settings.nudges} each would not help: without a limit on its budget, {main} "
-        f"makes no more in {settings.horizon:,} decisions{why}. The budget is not what holds the result back."
+        f"Without a limit on its budget, {main} makes about {number(most)} {settings.nudges} each in "
+        f"{settings.horizon:,} decisions{why}. The budget is not what holds the result back."
     )
 
 
@@ -169,7 +169,7 @@ def _moves(plan: Plan) -> str:
         f"Of the assumptions that were changed one at a time, “{worst['assumption']}” moves the answer most: "
         f"{need}, and "
         f"{count(plan, plan.least.budget)} would bring {_share(worst['share'])} instead of "
-        f"{_share(plan.robustness.iloc[0]['share'])}."
+        f"{_share(plan.robustness.iloc[0]['share'])} (by smaller simulations, in which chance counts for more)."
     )
 
 
@@ -191,15 +191,14 @@ def learned(plan: Plan) -> str:
     parts = []
     if len(able):
         sure = (f"{_shown(r, unit)} (power {r.power:.0%})" for r in able.itertuples())
-        parts.append(f"The study can show {_listed(sure)}")
+        parts.append(f"can show {_listed(sure)}")
     if len(weak):
         short = (f"{_shown(r, unit)} (power {r.power:.0%}, {_enough(r)})" for r in weak.itertuples())
-        parts.append(f"it is too small to show {_listed(short)}")
+        parts.append(f"is too small to show {_listed(short)}")
     if len(none):
         never = (_shown(r, unit) for r in none.itertuples())
-        parts.append(f"it cannot show {_listed(never)}, since {_reasons(none['why'])}")
-    text = "; ".join(parts)
-    text = text[:1].upper() + text[1:] + "."
+        parts.append(f"cannot show {_listed(never)}, since {_reasons(none['why'])}")
+    text = f"The study {'; it '.join(parts)}."
     few = f" With fewer than {FEWEST} participants no interval is reliable." if n < FEWEST else ""
     return text + _cost(plan) + _coin(plan, here) + few
 
@@ -210,7 +209,8 @@ def _cost(plan: Plan) -> str:
     if BARE not in coins.index:
         return ""
     lost = float(coins.loc[plan.values.main, "lost"])
-    return f" Leaving decisions to chance costs {number(max(0.0, lost))} {plan.settings.unit} per day."
+    cost = f"{number(max(0.0, lost))} {plan.settings.unit} per day"
+    return f" Leaving {plan.settings.nudges} and actions to chance costs {cost} against the same policy without chance."
 
 
 def _shown(row: Any, unit: str) -> str:
@@ -263,6 +263,12 @@ def _coin(plan: Plan, here: pd.DataFrame) -> str:
     )
 
 
+def _planned(settings: Settings) -> str:
+    """Where the number of participants comes from."""
+    own = settings.study.settings.participants.planned == settings.participants
+    return "[participants] planned" if own else "--participants"
+
+
 def assumptions_table(plan: Plan) -> pd.DataFrame:
     """The plan's assumptions: each with its value and its place in the file."""
     settings = plan.settings
@@ -275,7 +281,7 @@ def assumptions_table(plan: Plan) -> pd.DataFrame:
     late = f"by up to {world.reward_delay:,} decisions" if world.reward_delay else "never"
     minutes = "not given" if study.nudge.minutes is None else f"{study.nudge.minutes:g}"
     rows = [
-        ("participants", f"{settings.participants:,}", "[participants] planned"),
+        ("participants", f"{settings.participants:,}", _planned(settings)),
         ("begin", _beginning(study.participants.enrolment_days), "[participants] enrolment_days"),
         ("leave before the end", f"{study.participants.dropout:.0%}", "[participants] dropout"),
         ("decisions", f"{settings.horizon:,} each, {settings.per_day} per day", "[study] horizon, decisions_per_day"),
