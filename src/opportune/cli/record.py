@@ -86,15 +86,17 @@ def _verify(database: "Database", actor: "Actor | None") -> None:
         say("opportune: error: the record does not verify", FAILED)
         raise typer.Exit(FAILED)
     Alerts(database).clear("verify")
-    events, decisions = (
-        f"{n:,} {word}{'' if n == 1 else 's'}"
-        for n, word in ((verdict.count, "event"), (verdict.decisions, "decision"))
+    typer.echo(
+        f"verified: {_counted(verdict.count, 'event')}, {_counted(verdict.decisions, 'decision')}; head {verdict.head}"
     )
-    typer.echo(f"verified: {events}, {decisions}; head {verdict.head}")
     if verdict.chain_only:
         typer.echo("only the chain was checked: actions are drawn with the secret seed, which closing discloses")
     elif verdict.concealed:
         typer.echo("coins were not recomputed: the secret seed is missing here; closing the study discloses it")
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def export(
