@@ -69,8 +69,8 @@ def recommendation(plan: Plan) -> list[str]:
         found.append(
             f"Another cohort of {settings.participants:,} participants with effects drawn from the same distributions "
             f"might need {math.ceil(low - 1e-9):,} to {upper} {settings.nudges} each for the same (95% "
-            "interval). Of single "
-            f"participants, the middle eight in ten need {number(least.drawn_low)} to {number(least.drawn_high)}."
+            f"interval). Taken one by one, eight in ten participants need {number(least.drawn_low)} to "
+            f"{number(least.drawn_high)}."
         )
         found.append(_half(plan))
         if not least.reached:

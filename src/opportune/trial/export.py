@@ -83,6 +83,8 @@ class Export:
 
 def read_export(folder: Path) -> Export:
     """Read a folder that `opportune export` wrote."""
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}; expected one that opportune export wrote")
     decisions, participants = (_read(folder / f"{name}.csv") for name in ("decisions", "participants"))
     lacking = [name for name in NEEDED if name not in decisions]
     if lacking:
@@ -125,7 +127,7 @@ def _check_rows(file: Path, decisions: pd.DataFrame, participants: pd.DataFrame)
 
 def _read(file: Path) -> pd.DataFrame:
     if not file.is_file():
-        raise InputError(f"{file} does not exist; expected a folder that opportune export wrote")
+        raise InputError(f"{file} does not exist; expected all files that opportune export wrote")
     try:
         found = pd.read_csv(
             file, keep_default_na=False, na_values=[""], dtype={"participant": str, "decision": str}, low_memory=False
