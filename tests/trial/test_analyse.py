@@ -320,7 +320,7 @@ def test_what_is_no_export_is_refused(tmp_path: Path, decisions: pd.DataFrame, c
     assert callable(change)
     with pytest.raises(DataError, match=message):
         read_export(write(tmp_path / "bad", change(decisions)))
-    with pytest.raises(InputError, match="there is no folder .*nothing; expected one that opportune export wrote"):
+    with pytest.raises(InputError, match=r"there is no folder .*nothing; expected one that opportune export wrote"):
         read_export(tmp_path / "nothing")
     (tmp_path / "bad" / "decisions.csv").unlink()
     with pytest.raises(InputError, match=r"decisions\.csv does not exist"):
