@@ -289,8 +289,11 @@ def test_a_study_in_which_nudges_bring_nothing(tmp_path: Path) -> None:
     found = small_plan(tmp_path, ("response_rate = 0.9", "response_rate = 0.9\nopen_rate = 1.0"), replicates=6)
     assert not found.least.useful
     assert "The most that calls bring here cannot be told from 0: " in sentence(found)
-    shares = {row[4] for row in report_tables(found)["value"].rows if row[1] != 0}
+    value = report_tables(found)["value"]
+    shares = {row[value.columns.index("share")] for row in value.rows if row[1] != 0}
     assert shares == {"no sure gain"}
+    gains = [row[value.columns.index("more than without calls")] for row in value.rows]
+    assert gains[0] is None, "without calls there is nothing to compare"
     assert found.robustness["share"].isna().all()
     assert "This difference could be chance." in offered(found)
     assert found.workload.work.total == 0.0

@@ -215,17 +215,21 @@ def _own_least(values: Values, target: float) -> Floats:
 
 
 def value_table(settings: Settings, values: Values) -> pd.DataFrame:
-    """A row per policy and budget: outcome per day with its interval, share, and the gain from one more nudge."""
+    """A row per policy and budget: outcome per day, its gain over no nudges, share, and the gain from one more nudge.
+
+    Gains are differences within the same participants, so their intervals are narrower than those of outcomes.
+    """
     rows = []
     never, top = float(values.never.mean()), float(values.most.mean())
     for policy, curve in values.outcome.items():
         budgets, again = resampled(curve, values.never, values.most, settings.seed)
         for i, budget in enumerate(budgets):
-            mean = interval(curve[budget])
+            mean, gain = interval(curve[budget]), interval(curve[budget] - values.never)
             low, high = quantiles(again[:, i])
             row = {
                 "policy": policy, "budget": budget, "nudges": float(values.nudges[policy][budget].mean()),
                 "outcome": mean.mean, "low": mean.low, "high": mean.high,
+                "gain": gain.mean, "gain_low": gain.low, "gain_high": gain.high,
                 "share": float(shares(curve[budget].mean(), never, top)),
                 "share_low": low, "share_high": high,
                 "one_more": math.nan, "one_more_low": math.nan, "one_more_high": math.nan,
@@ -234,13 +238,14 @@ def value_table(settings: Settings, values: Values) -> pd.DataFrame:
                 more = interval((curve[budget] - curve[budgets[i - 1]]) / (budget - budgets[i - 1]))
                 row |= {"one_more": more.mean, "one_more_low": more.low, "one_more_high": more.high}
             rows.append(row)
-    end = interval(values.always)
+    end, gain = interval(values.always), interval(values.always - values.never)
     rows.append(
         {
-            "policy": "always", "budget": math.nan, "nudges": float(values.always_nudges.mean()), "outcome": end.mean,
-            "low": end.low, "high": end.high, "share": float(shares(end.mean, never, top)),
-            "share_low": math.nan, "share_high": math.nan, "one_more": math.nan, "one_more_low": math.nan,
-            "one_more_high": math.nan,
+            "policy": "always", "budget": math.nan, "nudges": float(values.always_nudges.mean()),
+            "outcome": end.mean, "low": end.low, "high": end.high,
+            "gain": gain.mean, "gain_low": gain.low, "gain_high": gain.high,
+            "share": float(shares(end.mean, never, top)), "share_low": math.nan, "share_high": math.nan,
+            "one_more": math.nan, "one_more_low": math.nan, "one_more_high": math.nan,
         }
     )  # fmt: skip
     return pd.DataFrame(rows)

@@ -85,11 +85,21 @@ def _value(plan: Plan, table: pd.DataFrame) -> Table:
         nothing = r.share == 0.0 or (r.budget == 0.0 and math.isnan(r.share))
         share = None if nothing else _share(r.share, r.share_low, r.share_high)
         more = None if math.isnan(r.one_more) else _between(r.one_more, r.one_more_low, r.one_more_high)
-        rows.append([r.policy, budget, f"{r.nudges:,.1f}", _between(r.outcome, r.low, r.high), share, more])
+        gain = None if r.gain == r.gain_low == r.gain_high == 0.0 else _between(r.gain, r.gain_low, r.gain_high)
+        rows.append([r.policy, budget, f"{r.nudges:,.1f}", _between(r.outcome, r.low, r.high), gain, share, more])
     return Table(
-        caption=f"The value of the budget, with 95% intervals over participants: mean outcome per participant and day, "
-        f"its share of {most_of(plan)} ({best_end(plan)}), and the gain from one more {nudge}",
-        columns=["policy", f"{nudges} each", "made", f"{unit} per day", "share", f"one more {nudge} adds"],
+        caption="The value of the budget, with 95% intervals over participants: mean outcome per participant and day, "
+        f"how much more that is for the same people than without {nudges}, its share of {most_of(plan)} "
+        f"({best_end(plan)}), and the gain from one more {nudge}",
+        columns=[
+            "policy",
+            f"{nudges} each",
+            "made",
+            f"{unit} per day",
+            f"more than without {nudges}",
+            "share",
+            f"one more {nudge} adds",
+        ],
         rows=rows,
     )
 
