@@ -16,6 +16,7 @@ from opportune.cli.main import run
 from opportune.errors import DataError, InputError
 from opportune.inference import wcls
 from opportune.inference.questions import Question
+from opportune.report.analysis import report_table
 from opportune.report.analysis_figures import coefficient_in_words
 from opportune.service.commands.calls import GIVEN_UP
 from opportune.service.export.exports import cell
@@ -396,3 +397,17 @@ def test_the_page_fits_and_prints(folder: Path, tmp_path: Path) -> None:
 def test_the_study_file_names_the_primary_analysis() -> None:
     """The file of these tests fixes it."""
     assert 'primary = { estimand = "nudge"' in STUDY
+
+
+def test_an_unknown_value_is_explained_beside_the_table() -> None:
+    """A sentence has no room in a column of numbers; without one, the caption stands alone."""
+    known = {
+        "action, always": "rest", "mean reward": 1.0, "se": 0.1, "low": 0.8, "high": 1.2, "SNIPS": 1.0,
+        "difference from the record": 0.2, "difference, low": 0.0, "difference, high": 0.4,
+        "effective sample size": 50.0, "why there is no value": "",
+    }  # fmt: skip
+    unknown = {**dict.fromkeys(known, float("nan")), "action, always": "walk", "why there is no value": "too few rows"}
+    table = report_table("always", pd.DataFrame([known, unknown]), "Values")
+    assert table.caption == "Values. No value for “walk”: too few rows"
+    assert table.rows[1] == ["walk", *[None] * (len(table.columns) - 1)]
+    assert report_table("always", pd.DataFrame([known]), "Values").caption == "Values"

@@ -93,7 +93,10 @@ def report_table(name: str, frame: pd.DataFrame, caption: str) -> Table:
         rows = [[r["policy"], r["estimate"], r["se"], _interval(r["low"], r["high"])] for r in frame.to_dict("records")]
         return Table(caption=caption, columns=["policy", "mean reward", "se", "95% interval"], rows=rows)
     if name == "always":
-        return Table(caption=caption, columns=ALWAYS, rows=[_valued(row) for row in frame.to_dict("records")])
+        found = frame.to_dict("records")
+        without = [f"“{r['action, always']}”: {r['why there is no value']}" for r in found if math.isnan(r["se"])]
+        reasons = f". No value for {'; '.join(without)}" if without else ""
+        return Table(caption=caption + reasons, columns=ALWAYS, rows=[_valued(row) for row in found])
     shares = [column for column in frame.columns if str(column).startswith("share")]
     cells: list[list[Cell]] = [
         [_percent(value) if column in shares else _cell(value) for column, value in row.items()]
@@ -103,9 +106,9 @@ def report_table(name: str, frame: pd.DataFrame, caption: str) -> Table:
 
 
 def _valued(row: dict[Any, Any]) -> list[Cell]:
-    """The value of always taking an action, or why it is unknown."""
+    """The value of always taking an action, if the record says enough about it."""
     if math.isnan(row["se"]):
-        return [row["action, always"], row["why there is no value"], *[None] * (len(ALWAYS) - 2)]
+        return [row["action, always"], *[None] * (len(ALWAYS) - 1)]
     return [
         row["action, always"], row["mean reward"], _interval(row["low"], row["high"]),
         row["difference from the record"], _interval(row["difference, low"], row["difference, high"]), row["SNIPS"],
