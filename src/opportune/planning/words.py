@@ -14,7 +14,7 @@ from opportune.planning.cohorts import MOST_PEOPLE, cohorts_of
 from opportune.planning.phrases import best_end, count, most_of, number, offered, ordinal
 from opportune.planning.power import BARE, FEWEST, MOST, WANTED
 from opportune.planning.run import Plan
-from opportune.planning.settings import Settings
+from opportune.planning.settings import PARTICIPANTS, Settings
 from opportune.study.naming import article
 from opportune.study.rates import rate_in_words
 
@@ -265,7 +265,7 @@ def _coin(plan: Plan, here: pd.DataFrame) -> str:
 
 def _planned(settings: Settings) -> str:
     """Where the number of participants comes from."""
-    own = settings.study.settings.participants.planned == settings.participants
+    own = settings.participants == (settings.study.settings.participants.planned or PARTICIPANTS)
     return "[participants] planned" if own else "--participants"
 
 

@@ -117,7 +117,7 @@ def completions(database: Database, now: int) -> list[Command]:
 def expire_all(writer: Writer, now: int) -> int:
     """Record outcomes of calls, settle nudges whose window has ended, change time zones, give up overdue rewards.
 
-    Who has made all decisions is marked as completed. Returns the number of commands that this took.
+    Participants who have made all decisions are marked as completed. Returns the number of commands that this took.
     """
     late, unrewarded = queries.overdue(writer.database, now)
     commands: list[Command] = [
